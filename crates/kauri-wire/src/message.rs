@@ -1,0 +1,620 @@
+//! A message and its frame, `LMSG`: the addressed unit of work, as it is sent and as it is stored.
+//!
+//! ```text
+//!  0      4       6       8              12     13      14           16
+//!  | LMSG | major | minor | frame length | kind | flags | reserved 0 |
+//!  16          24             32                40            48               52              56            60
+//!  | to_worker | route_worker | route_timestamp | from_worker | message_id_len | trace_id_len | payload_len |
+//!  60
+//!  | message_id | trace_id, if any | payload |
+//! ```
+//!
+//! All integers are little-endian; workers and the timestamp are signed. `trace_id_len` is `0xFFFFFFFF` where there
+//! is no trace id, and `from_worker` is zero where there is no sender: each flag and its field must agree, so one
+//! message has one byte form. (The C implementation accepts a stray sender without its flag; we refuse it.)
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::BitOr;
+
+use crate::error::{self, Found, WireError};
+use crate::header::{self, field, put};
+use crate::id::{MessageId, Timestamp, TraceId, WorkerId};
+
+/// The first four bytes of a message frame.
+pub const MESSAGE_MAGIC: [u8; 4] = *b"LMSG";
+/// The bytes before a message's id.
+pub const MESSAGE_HEADER_BYTES: usize = 60;
+
+const NO_TRACE: u32 = u32::MAX;
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum MessageKind {
+    /// A request that somebody do something.
+    Command = 0,
+    /// News that something happened.
+    Event = 1,
+    /// A timer that came due.
+    Timer = 2,
+}
+
+impl TryFrom<u8> for MessageKind {
+    type Error = WireError;
+
+    fn try_from(byte: u8) -> Result<Self, WireError> {
+        match byte {
+            0 => Ok(Self::Command),
+            1 => Ok(Self::Event),
+            2 => Ok(Self::Timer),
+            _ => Err(error::invalid("message kind 0, 1 or 2", error::number(byte.into()))),
+        }
+    }
+}
+
+/// How a message wants to be treated; a set of four wishes.
+///
+/// The two other bits of the frame's flag byte say which fields are present. They are not here, because
+/// the fields themselves say it.
+///
+/// ```
+/// use kauri_wire::Flags;
+///
+/// let flags = Flags::DURABLE | Flags::REQUIRES_ACK;
+/// assert!(flags.contains(Flags::DURABLE) && !flags.contains(Flags::HIGH_PRIORITY));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No wish.
+    pub const NONE: Self = Self(0);
+    /// Synced before it is acknowledged.
+    pub const DURABLE: Self = Self(0x01);
+    /// Claimed before others.
+    pub const HIGH_PRIORITY: Self = Self(0x02);
+    /// Handled once per message id.
+    pub const DEDUPE_REQUIRED: Self = Self(0x04);
+    /// Answered with an acknowledgement message.
+    pub const REQUIRES_ACK: Self = Self(0x08);
+
+    const HAS_FROM_WORKER: u8 = 0x10;
+    const HAS_TRACE_ID: u8 = 0x20;
+    const WISHES: u8 = 0x0f;
+    const KNOWN: u8 = Self::WISHES | Self::HAS_FROM_WORKER | Self::HAS_TRACE_ID;
+
+    /// The wishes in this byte.
+    ///
+    /// # Errors
+    /// `Invalid` if it has any other bit.
+    pub fn from_bits(bits: u8) -> Result<Self, WireError> {
+        match bits & !Self::WISHES {
+            0 => Ok(Self(bits)),
+            _ => Err(error::invalid("flags of 0x0f at most", error::number(bits.into()))),
+        }
+    }
+
+    /// The wishes as bits of the frame's flag byte.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether all of `others` are among these.
+    #[must_use]
+    pub const fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::DURABLE, "durable"),
+            (Self::HIGH_PRIORITY, "high-priority"),
+            (Self::DEDUPE_REQUIRED, "dedupe-required"),
+            (Self::REQUIRES_ACK, "requires-ack"),
+        ];
+        f.debug_set().entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)).finish()
+    }
+}
+
+/// Where an answer to a message goes, and since when it is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Route {
+    /// The worker that an answer is sent to.
+    pub worker: WorkerId,
+    /// When the first message of this route was sent.
+    pub timestamp: Timestamp,
+}
+
+/// A message that owns its parts.
+///
+/// Every value of this type can be encoded, unless it is larger than a frame can be.
+///
+/// ```
+/// use kauri_wire::{Flags, Message, MessageId, MessageRef, WorkerId};
+///
+/// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples")
+///     .sent_by(WorkerId(3))
+///     .with(Flags::DURABLE | Flags::DEDUPE_REQUIRED);
+///
+/// let frame = order.encode()?;
+/// let view = MessageRef::decode(&frame)?;
+/// assert_eq!(view.payload(), b"12 apples");
+/// assert_eq!(view.to_message(), order);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// What it is.
+    pub kind: MessageKind,
+    /// How it wants to be treated.
+    pub flags: Flags,
+    /// The worker whose inbox it goes to.
+    pub to: WorkerId,
+    /// Where an answer goes.
+    pub route: Route,
+    /// The worker that sent it, if one did.
+    pub from: Option<WorkerId>,
+    /// Its id.
+    pub id: MessageId,
+    /// The trace it belongs to, if any.
+    pub trace: Option<TraceId>,
+    /// What it says.
+    pub payload: Vec<u8>,
+}
+
+impl Message {
+    /// A message of this kind, with no flags, no sender, no trace and an empty route.
+    pub fn new(kind: MessageKind, to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
+        let payload = payload.into();
+        Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload }
+    }
+
+    /// A command to a worker.
+    pub fn command(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
+        Self::new(MessageKind::Command, to, id, payload)
+    }
+
+    /// An event for a worker.
+    pub fn event(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
+        Self::new(MessageKind::Event, to, id, payload)
+    }
+
+    /// A timer of a worker.
+    pub fn timer(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
+        Self::new(MessageKind::Timer, to, id, payload)
+    }
+
+    /// The same message with these flags besides those it has.
+    #[must_use]
+    pub fn with(mut self, flags: Flags) -> Self {
+        self.flags = self.flags | flags;
+        self
+    }
+
+    /// The same message from this sender.
+    #[must_use]
+    pub fn sent_by(mut self, from: WorkerId) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// The same message in this trace.
+    #[must_use]
+    pub fn traced(mut self, trace: TraceId) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// The same message on this route.
+    #[must_use]
+    pub fn routed(mut self, worker: WorkerId, timestamp: Timestamp) -> Self {
+        self.route = Route { worker, timestamp };
+        self
+    }
+
+    /// The message, borrowed.
+    #[must_use]
+    pub fn view(&self) -> MessageRef<'_> {
+        MessageRef {
+            kind: self.kind,
+            flags: self.flags,
+            to: self.to,
+            route: self.route,
+            from: self.from,
+            id: self.id.as_bytes(),
+            trace: self.trace.as_ref().map(TraceId::as_bytes),
+            payload: &self.payload,
+        }
+    }
+
+    /// The message's frame.
+    ///
+    /// # Errors
+    /// `Invalid` if it would be longer than a frame can be (4 GiB).
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        let mut frame = Vec::new();
+        self.view().append_to(&mut frame)?;
+        Ok(frame)
+    }
+}
+
+/// A message that borrows its parts: from a frame that was checked once, or from its maker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageRef<'a> {
+    kind: MessageKind,
+    flags: Flags,
+    to: WorkerId,
+    route: Route,
+    from: Option<WorkerId>,
+    id: &'a [u8],
+    trace: Option<&'a [u8]>,
+    payload: &'a [u8],
+}
+
+impl<'a> MessageRef<'a> {
+    /// A message of borrowed parts, for encoding without owning them: no flags, no sender, no trace, an empty route.
+    ///
+    /// # Errors
+    /// `Invalid` if the id is empty.
+    pub fn new(kind: MessageKind, to: WorkerId, id: &'a [u8], payload: &'a [u8]) -> Result<Self, WireError> {
+        if id.is_empty() {
+            return Err(error::invalid("a message id of at least one byte", Found::Nothing));
+        }
+        Ok(Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload })
+    }
+
+    /// The same message with these flags besides those it has.
+    #[must_use]
+    pub fn with(self, flags: Flags) -> Self {
+        Self { flags: self.flags | flags, ..self }
+    }
+
+    /// The same message from this sender.
+    #[must_use]
+    pub fn sent_by(self, from: WorkerId) -> Self {
+        Self { from: Some(from), ..self }
+    }
+
+    /// The same message in this trace.
+    #[must_use]
+    pub fn traced(self, trace: &'a [u8]) -> Self {
+        Self { trace: Some(trace), ..self }
+    }
+
+    /// The same message on this route.
+    #[must_use]
+    pub fn routed(self, worker: WorkerId, timestamp: Timestamp) -> Self {
+        Self { route: Route { worker, timestamp }, ..self }
+    }
+
+    /// Reads one frame that fills `frame` exactly. Nothing is copied; everything is checked.
+    ///
+    /// # Errors
+    /// The first fault in the contract's order: a buffer shorter than the header (`Truncated`), magic, version,
+    /// frame length (`Truncated` if the buffer is too short, `Format` if it is too long), reserved bytes, kind, flags,
+    /// then the lengths of the parts.
+    #[inline]
+    pub fn decode(frame: &'a [u8]) -> Result<Self, WireError> {
+        let Some((header, body)) = frame.split_first_chunk::<MESSAGE_HEADER_BYTES>() else {
+            return Err(error::truncated(frame.len(), "a 60-byte LMSG header", frame.len()));
+        };
+        header::check(header, MESSAGE_MAGIC, "the magic LMSG", frame.len())?;
+        let [kind, flags] = field::<12, 2, _>(header);
+        let Ok(kind) = MessageKind::try_from(kind) else {
+            return Err(error::format(12, "message kind 0, 1 or 2", error::number(kind.into())));
+        };
+        if flags & !Flags::KNOWN != 0 {
+            return Err(error::format(13, "message flags of 0x3f at most", error::number(flags.into())));
+        }
+        let from = decode_from(header, flags)?;
+        let (id, trace, payload) = decode_body(header, body, flags)?;
+        Ok(Self {
+            kind,
+            flags: Flags(flags & Flags::WISHES),
+            to: WorkerId(i64::from_le_bytes(field::<16, 8, _>(header))),
+            route: Route {
+                worker: WorkerId(i64::from_le_bytes(field::<24, 8, _>(header))),
+                timestamp: Timestamp(i64::from_le_bytes(field::<32, 8, _>(header))),
+            },
+            from,
+            id,
+            trace,
+            payload,
+        })
+    }
+
+    /// Writes the frame to the start of `buffer` and returns how many bytes it took.
+    ///
+    /// # Errors
+    /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
+    /// longer than a frame can be. The buffer is unchanged then.
+    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        let header = self.header()?;
+        let room = buffer.len();
+        let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
+            return Err(error::too_big(room, "room for the whole frame", room));
+        };
+        let (head, rest) = frame.split_at_mut(MESSAGE_HEADER_BYTES);
+        let (id, rest) = rest.split_at_mut(self.id.len());
+        let (trace, payload) = rest.split_at_mut(self.trace.map_or(0, <[u8]>::len));
+        head.copy_from_slice(&header);
+        id.copy_from_slice(self.id);
+        trace.copy_from_slice(self.trace.unwrap_or_default());
+        payload.copy_from_slice(self.payload);
+        Ok(self.encoded_len())
+    }
+
+    /// Writes the frame to the end of `out`.
+    ///
+    /// # Errors
+    /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let header = self.header()?;
+        out.reserve(self.encoded_len());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(self.id);
+        out.extend_from_slice(self.trace.unwrap_or_default());
+        out.extend_from_slice(self.payload);
+        Ok(())
+    }
+
+    /// How many bytes the frame has.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        let body = self.id.len().saturating_add(self.trace.map_or(0, <[u8]>::len)).saturating_add(self.payload.len());
+        body.saturating_add(MESSAGE_HEADER_BYTES)
+    }
+
+    fn header(&self) -> Result<[u8; MESSAGE_HEADER_BYTES], WireError> {
+        let frame_bytes = self.frame_bytes()?;
+        // Each part is shorter than the whole, which fits.
+        let part = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(frame_bytes).to_le_bytes();
+        let mut flags = self.flags.0;
+        if self.from.is_some() {
+            flags |= Flags::HAS_FROM_WORKER;
+        }
+        if self.trace.is_some() {
+            flags |= Flags::HAS_TRACE_ID;
+        }
+        let mut header = header::start(MESSAGE_MAGIC, frame_bytes, self.kind as u8, flags);
+        put::<16, 8, _>(&mut header, self.to.0.to_le_bytes());
+        put::<24, 8, _>(&mut header, self.route.worker.0.to_le_bytes());
+        put::<32, 8, _>(&mut header, self.route.timestamp.0.to_le_bytes());
+        put::<40, 8, _>(&mut header, self.from.unwrap_or_default().0.to_le_bytes());
+        put::<48, 4, _>(&mut header, part(self.id));
+        put::<52, 4, _>(&mut header, self.trace.map_or(NO_TRACE.to_le_bytes(), part));
+        put::<56, 4, _>(&mut header, part(self.payload));
+        Ok(header)
+    }
+
+    /// The length of the frame as its header states it.
+    pub(crate) fn frame_bytes(&self) -> Result<u32, WireError> {
+        u32::try_from(self.encoded_len())
+            .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))
+    }
+
+    /// The same message, owning its parts.
+    #[must_use]
+    pub fn to_message(&self) -> Message {
+        Message {
+            kind: self.kind,
+            flags: self.flags,
+            to: self.to,
+            route: self.route,
+            from: self.from,
+            id: MessageId::new(self.id).expect("checked when this was decoded or made"),
+            trace: self.trace.map(TraceId::new),
+            payload: self.payload.into(),
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn kind(&self) -> MessageKind {
+        self.kind
+    }
+
+    /// How it wants to be treated.
+    #[must_use]
+    pub const fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// The worker whose inbox it goes to.
+    #[must_use]
+    pub const fn to(&self) -> WorkerId {
+        self.to
+    }
+
+    /// Where an answer goes.
+    #[must_use]
+    pub const fn route(&self) -> Route {
+        self.route
+    }
+
+    /// The worker that sent it, if one did.
+    #[must_use]
+    pub const fn from(&self) -> Option<WorkerId> {
+        self.from
+    }
+
+    /// Its id, at least one byte.
+    #[must_use]
+    pub const fn id(&self) -> &'a [u8] {
+        self.id
+    }
+
+    /// The trace it belongs to, if any.
+    #[must_use]
+    pub const fn trace(&self) -> Option<&'a [u8]> {
+        self.trace
+    }
+
+    /// What it says.
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+#[inline]
+fn decode_from(header: &[u8; MESSAGE_HEADER_BYTES], flags: u8) -> Result<Option<WorkerId>, WireError> {
+    let from = i64::from_le_bytes(field::<40, 8, _>(header));
+    match (flags & Flags::HAS_FROM_WORKER != 0, from) {
+        (true, _) => Ok(Some(WorkerId(from))),
+        (false, 0) => Ok(None),
+        (false, _) => {
+            let expected = "from_worker 0, as the flag has-from-worker is clear";
+            Err(error::format(40, expected, Found::Number(from.into())))
+        }
+    }
+}
+
+type Body<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+
+#[inline]
+fn decode_body<'a>(header: &[u8; MESSAGE_HEADER_BYTES], body: &'a [u8], flags: u8) -> Result<Body<'a>, WireError> {
+    let id_bytes = u32::from_le_bytes(field::<48, 4, _>(header));
+    let trace_bytes = u32::from_le_bytes(field::<52, 4, _>(header));
+    let payload_bytes = u32::from_le_bytes(field::<56, 4, _>(header));
+    if id_bytes == 0 {
+        return Err(error::format(48, "a message id of at least one byte", Found::Nothing));
+    }
+    let has_trace = flags & Flags::HAS_TRACE_ID != 0;
+    if has_trace != (trace_bytes != NO_TRACE) {
+        let expected = match has_trace {
+            true => "a trace id length, as the flag has-trace-id is set",
+            false => "trace id length 4294967295 (absent), as the flag has-trace-id is clear",
+        };
+        return Err(error::format(52, expected, error::number(trace_bytes.into())));
+    }
+    let trace_bytes = if has_trace { trace_bytes } else { 0 };
+    // Sums of three 32-bit lengths do not wrap in 64 bits.
+    let parts = u64::from(id_bytes) + u64::from(trace_bytes) + u64::from(payload_bytes);
+    if parts != body.len() as u64 {
+        return Err(error::format(48, "id, trace and payload lengths that fill the frame", Found::Length(parts)));
+    }
+    let (id, rest) = body.split_at(id_bytes as usize);
+    let (trace, payload) = rest.split_at(trace_bytes as usize);
+    Ok((id, has_trace.then_some(trace), payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::WireErrorKind;
+    use alloc::vec;
+
+    fn order() -> Message {
+        Message::event(WorkerId(7), MessageId::new("msg-1").unwrap(), "hello")
+            .sent_by(WorkerId(-3))
+            .traced(TraceId::new("tr"))
+            .routed(WorkerId(9), Timestamp(11))
+            .with(Flags::DURABLE | Flags::HIGH_PRIORITY | Flags::DEDUPE_REQUIRED | Flags::REQUIRES_ACK)
+    }
+
+    fn check(change: impl FnOnce(&mut Vec<u8>), at: usize, kind: WireErrorKind) {
+        let mut frame = order().encode().unwrap();
+        change(&mut frame);
+        let error = MessageRef::decode(&frame).unwrap_err();
+        assert_eq!((error.at, error.kind), (at, kind), "{error}");
+    }
+
+    #[test]
+    fn frame_is_the_bytes_of_the_contract() {
+        let mut expected = b"LMSG\0\0\0\0".to_vec();
+        expected.extend([72, 0, 0, 0, 1, 0x3f, 0, 0]);
+        for number in [7_i64, 9, 11, -3] {
+            expected.extend(number.to_le_bytes());
+        }
+        for length in [5_u32, 2, 5] {
+            expected.extend(length.to_le_bytes());
+        }
+        expected.extend(b"msg-1trhello");
+        assert_eq!(order().encode().unwrap(), expected);
+    }
+
+    #[test]
+    fn absent_and_empty_trace_are_two_things() {
+        let absent = Message { trace: None, ..order() };
+        let empty = Message { trace: Some(TraceId::new("")), ..order() };
+        for message in [absent, empty] {
+            assert_eq!(MessageRef::decode(&message.encode().unwrap()).unwrap().to_message(), message);
+        }
+    }
+
+    #[test]
+    fn sender_without_its_flag_is_refused() {
+        check(|frame| frame[13] &= !0x10, 40, WireErrorKind::Format);
+    }
+
+    #[test]
+    fn sender_zero_with_its_flag_is_a_sender() {
+        let message = order().sent_by(WorkerId(0));
+        assert_eq!(MessageRef::decode(&message.encode().unwrap()).unwrap().from(), Some(WorkerId(0)));
+    }
+
+    #[test]
+    fn errors_point_at_the_first_field_at_fault() {
+        check(|frame| frame.truncate(59), 59, WireErrorKind::Truncated);
+        check(|frame| frame[0] = b'l', 0, WireErrorKind::Format);
+        check(|frame| frame[6] = 1, 4, WireErrorKind::Version);
+        check(|frame| frame[8] = 59, 8, WireErrorKind::Format);
+        check(|frame| frame.truncate(71), 71, WireErrorKind::Truncated);
+        check(|frame| frame.push(0), 72, WireErrorKind::Format);
+        check(|frame| frame[15] = 1, 14, WireErrorKind::Format);
+        check(|frame| frame[12] = 3, 12, WireErrorKind::Format);
+        check(|frame| frame[13] |= 0x40, 13, WireErrorKind::Format);
+        check(|frame| frame[48..52].fill(0), 48, WireErrorKind::Format);
+        check(|frame| frame[52..56].fill(0xff), 52, WireErrorKind::Format);
+        check(|frame| frame[56] += 1, 48, WireErrorKind::Format);
+    }
+
+    #[test]
+    fn short_destination_is_left_alone_and_named() {
+        let message = order();
+        let mut buffer = vec![0xaa; message.view().encoded_len() - 1];
+        let error = message.view().encode_into(&mut buffer).unwrap_err();
+        assert_eq!((error.kind, error.found), (WireErrorKind::TooBig, Found::Length(71)));
+        assert!(buffer.iter().all(|&byte| byte == 0xaa));
+    }
+
+    #[test]
+    fn both_ways_to_encode_agree_and_leave_the_rest_of_the_buffer() {
+        let message = order();
+        let mut buffer = [0xaa; 100];
+        let written = message.view().encode_into(&mut buffer).unwrap();
+        assert_eq!(buffer[..written], message.encode().unwrap());
+        assert!(buffer[written..].iter().all(|&byte| byte == 0xaa));
+    }
+
+    #[test]
+    fn borrowed_parts_encode_as_owned_ones() {
+        let view = MessageRef::new(MessageKind::Event, WorkerId(7), b"msg-1", b"hello")
+            .unwrap()
+            .with(order().flags)
+            .sent_by(WorkerId(-3))
+            .traced(b"tr")
+            .routed(WorkerId(9), Timestamp(11));
+        assert_eq!(view, order().view());
+        assert!(MessageRef::new(MessageKind::Event, WorkerId(7), b"", b"").is_err());
+    }
+
+    #[test]
+    fn flags_show_their_names() {
+        assert_eq!(alloc::format!("{:?}", Flags::DURABLE | Flags::REQUIRES_ACK), r#"{"durable", "requires-ack"}"#);
+        assert!(Flags::from_bits(0x10).is_err());
+    }
+}
