@@ -1,0 +1,120 @@
+//! `kauri-bench`: Kauri against its peers, in one run on one machine.
+//!
+//! ```text
+//! kauri-bench wire [--quick] [--json FILE]
+//! ```
+//!
+//! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
+//! Goals are printed, never asserted: a run that misses one still exits with 0. Bad arguments exit with 2 and one line,
+//! trouble with 1.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a binary at the edge: it writes the file that it was told to write")]
+#![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
+
+mod measure;
+mod peer;
+mod report;
+mod wire;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::measure::{Outcome, Plan, Workload};
+use crate::report::Goal;
+
+/// Benchmarks of Kauri against its peers.
+#[derive(Parser)]
+#[command(name = "kauri-bench", version, arg_required_else_help = false)]
+struct Command {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// Frames and keys: encode and decode, against prost, rmp-serde, bincode and memcpy.
+    Wire(Options),
+}
+
+#[derive(Args)]
+struct Options {
+    /// Fewer and shorter rounds: a look, not a result.
+    #[arg(long)]
+    quick: bool,
+    /// Write the rows to FILE, as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Another number of rounds, for tests.
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: Option<u32>,
+}
+
+impl Options {
+    fn plan(&self) -> Plan {
+        let plan = if self.quick { Plan::QUICK } else { Plan::FULL };
+        Plan { rounds: self.rounds.unwrap_or(plan.rounds), ..plan }
+    }
+}
+
+fn main() -> ExitCode {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => return refuse(&error),
+    };
+    let done = match &command.suite {
+        Suite::Wire(options) => {
+            let fixtures = wire::Fixtures::new();
+            run(options, fixtures.workloads(), wire::goals)
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kauri-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version are answers; anything else that is no command is one line and exit code 2.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody is left to tell if standard output is closed.
+        let _closed = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let cause: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let cause = cause.join(" ");
+    eprintln!("kauri-bench: {} (see kauri-bench --help)", cause.trim_start_matches("error: "));
+    ExitCode::from(2)
+}
+
+/// Runs one suite and reports it. The file is opened first, so that a bad path is not found out after a minute.
+fn run(options: &Options, workloads: Vec<Workload<'_>>, goals: fn(&[Outcome]) -> Vec<Goal>) -> io::Result<()> {
+    let file =
+        options.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()?;
+    let (plan, count) = (options.plan(), workloads.len());
+    let mut outcomes = Vec::with_capacity(count);
+    for (at, workload) in workloads.into_iter().enumerate() {
+        eprintln!("[{:>2}/{count}] {}", at + 1, workload.name());
+        outcomes.push(workload.race(plan));
+    }
+    let mut out = io::stdout().lock();
+    report::write_table(&outcomes, &mut out)?;
+    report::write_goals(&goals(&outcomes), &mut out)?;
+    out.flush()?;
+    match file {
+        Some(file) => report::write_json(&outcomes, file),
+        None => Ok(()),
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+}
