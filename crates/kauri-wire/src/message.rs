@@ -341,7 +341,7 @@ impl<'a> MessageRef<'a> {
     /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
     /// longer than a frame can be. The buffer is unchanged then.
     pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
-        let header = self.header()?;
+        let header = self.header(self.frame_bytes()?);
         let room = buffer.len();
         let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
             return Err(error::too_big(room, "room for the whole frame", room));
@@ -361,7 +361,7 @@ impl<'a> MessageRef<'a> {
     /// # Errors
     /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
-        let header = self.header()?;
+        let header = self.header(self.frame_bytes()?);
         out.reserve(self.encoded_len());
         out.extend_from_slice(&header);
         out.extend_from_slice(self.id);
@@ -377,8 +377,9 @@ impl<'a> MessageRef<'a> {
         body.saturating_add(MESSAGE_HEADER_BYTES)
     }
 
-    fn header(&self) -> Result<[u8; MESSAGE_HEADER_BYTES], WireError> {
-        let frame_bytes = self.frame_bytes()?;
+    // Infallible on purpose: a header inside a `Result` is put together in memory, and read back in wider pieces than
+    // it was written in, which costs more than all the rest.
+    fn header(&self, frame_bytes: u32) -> [u8; MESSAGE_HEADER_BYTES] {
         // Each part is shorter than the whole, which fits.
         let part = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(frame_bytes).to_le_bytes();
         let mut flags = self.flags.0;
@@ -396,7 +397,7 @@ impl<'a> MessageRef<'a> {
         put::<48, 4, _>(&mut header, part(self.id));
         put::<52, 4, _>(&mut header, self.trace.map_or(NO_TRACE.to_le_bytes(), part));
         put::<56, 4, _>(&mut header, part(self.payload));
-        Ok(header)
+        header
     }
 
     /// The length of the frame as its header states it.
