@@ -6,8 +6,9 @@
 //!
 //! Machines are noisy, and this is made for noisy ones. Time spent waiting for a core is not counted. What else a
 //! neighbour does to us (caches, clock rate) falls on all contenders alike, because they take turns within
-//! milliseconds. The estimate is the median over the rounds; the fastest round stands beside it and says how far the
-//! noise reached.
+//! milliseconds. Where the stack happens to start is worth a fifth of some results and differs from process to process,
+//! so each turn is shared among four places of the stack, 16 bytes apart. The estimate is the median over the rounds; the
+//! fastest round stands beside it and says how far the noise reached.
 
 use std::hint;
 use std::time::Duration;
@@ -41,19 +42,23 @@ impl<'a> Contender<'a> {
     pub(crate) fn new<T>(name: &'static str, mut work: impl FnMut() -> T + 'a) -> Self {
         let run = move |times| {
             for _ in 0..times {
-                hint::black_box(work());
+                // By reference: a large result is not copied once more only to be looked at.
+                hint::black_box(&work());
             }
         };
         Self { name, run: Box::new(run) }
     }
 
+    /// How long the work takes, so many times at each place.
     fn time(&mut self, times: u64) -> Duration {
         let start = thread_time();
-        (self.run)(times);
+        for place in PLACES {
+            place(&mut || (self.run)(times));
+        }
         thread_time().saturating_sub(start)
     }
 
-    /// How many times the work fills a turn.
+    /// How many times at each place the work fills a turn.
     fn calibrate(&mut self, turn: Duration) -> u64 {
         let mut times: u64 = 1;
         while self.time(times) < turn {
@@ -61,6 +66,17 @@ impl<'a> Contender<'a> {
         }
         times
     }
+}
+
+/// Places of the stack, one for each of the ways in which 16-byte aligned data can lie in a cache line.
+const PLACES: [fn(&mut dyn FnMut()); 4] = [lower::<16>, lower::<32>, lower::<48>, lower::<64>];
+
+/// Does the work with the stack so many bytes further down.
+#[inline(never)]
+fn lower<const BYTES: usize>(work: &mut dyn FnMut()) {
+    let room = hint::black_box([0; BYTES]);
+    work();
+    hint::black_box::<&[u8; BYTES]>(&room);
 }
 
 /// The same work for us and for our peers.
@@ -94,7 +110,7 @@ impl<'a> Workload<'a> {
         let mut rounds = vec![Vec::new(); contenders.len()];
         for _ in 0..plan.rounds {
             for ((contender, times), rounds) in contenders.iter_mut().zip(&times).zip(&mut rounds) {
-                rounds.push(nanoseconds(contender.time(*times), *times));
+                rounds.push(nanoseconds(contender.time(*times), *times * PLACES.len() as u64));
             }
         }
         let mut results = contenders.iter().zip(rounds).map(|(who, rounds)| (who.name, Estimate::of(rounds)));
