@@ -117,7 +117,8 @@ impl WireError {
     }
 }
 
-// Errors are built out of line, so that the decoders stay small where they are hot.
+// Errors are cold, so that they are built off the hot path. They may still be inlined there: behind a call, the whole
+// `Result` would have to live in memory, and decoding a good message would take nearly twice as long.
 
 #[cold]
 pub(crate) fn format(at: usize, expected: &'static str, found: Found) -> WireError {

@@ -44,12 +44,9 @@ pub(crate) fn check<const H: usize>(
     expected: &'static str,
     buffer_bytes: usize,
 ) -> Result<(), WireError> {
-    let found = field::<0, 4, H>(header);
-    if found != magic {
-        return Err(error::format(0, expected, Found::Magic(found)));
-    }
-    if field::<4, 4, H>(header) != [0; 4] {
-        return Err(version(header));
+    let [a, b, c, d] = magic;
+    if field::<0, 8, H>(header) != [a, b, c, d, 0, 0, 0, 0] {
+        return Err(magic_or_version(header, magic, expected));
     }
     let frame_bytes = u32::from_le_bytes(field::<8, 4, H>(header));
     if frame_bytes as usize != buffer_bytes {
@@ -64,8 +61,13 @@ pub(crate) fn check<const H: usize>(
 
 const _: () = assert!(WIRE_VERSION.0 == 0 && WIRE_VERSION.1 == 0, "check() compares the version with zero bytes");
 
+/// Magic and version are compared at once; which of them is at fault is asked only then.
 #[cold]
-fn version<const H: usize>(header: &[u8; H]) -> WireError {
+fn magic_or_version<const H: usize>(header: &[u8; H], magic: [u8; 4], expected: &'static str) -> WireError {
+    let found = field::<0, 4, H>(header);
+    if found != magic {
+        return error::format(0, expected, Found::Magic(found));
+    }
     let major = u16::from_le_bytes(field::<4, 2, H>(header));
     let minor = u16::from_le_bytes(field::<6, 2, H>(header));
     WireError {

@@ -493,23 +493,26 @@ fn decode_body<'a>(header: &[u8; MESSAGE_HEADER_BYTES], body: &'a [u8], flags: u
     if id_bytes == 0 {
         return Err(error::format(48, "a message id of at least one byte", Found::Nothing));
     }
-    let has_trace = flags & Flags::HAS_TRACE_ID != 0;
-    if has_trace != (trace_bytes != NO_TRACE) {
-        let expected = match has_trace {
-            true => "a trace id length, as the flag has-trace-id is set",
-            false => "trace id length 4294967295 (absent), as the flag has-trace-id is clear",
-        };
-        return Err(error::format(52, expected, error::number(trace_bytes.into())));
-    }
-    let trace_bytes = if has_trace { trace_bytes } else { 0 };
+    let trace_bytes = match (flags & Flags::HAS_TRACE_ID != 0, trace_bytes) {
+        (true, NO_TRACE) => {
+            let expected = "a trace id length, as the flag has-trace-id is set";
+            return Err(error::format(52, expected, error::number(NO_TRACE.into())));
+        }
+        (false, NO_TRACE) => None,
+        (true, bytes) => Some(bytes),
+        (false, bytes) => {
+            let expected = "trace id length 4294967295 (absent), as the flag has-trace-id is clear";
+            return Err(error::format(52, expected, error::number(bytes.into())));
+        }
+    };
     // Sums of three 32-bit lengths do not wrap in 64 bits.
-    let parts = u64::from(id_bytes) + u64::from(trace_bytes) + u64::from(payload_bytes);
+    let parts = u64::from(id_bytes) + u64::from(trace_bytes.unwrap_or(0)) + u64::from(payload_bytes);
     if parts != body.len() as u64 {
         return Err(error::format(48, "id, trace and payload lengths that fill the frame", Found::Length(parts)));
     }
     let (id, rest) = body.split_at(id_bytes as usize);
-    let (trace, payload) = rest.split_at(trace_bytes as usize);
-    Ok((id, has_trace.then_some(trace), payload))
+    let (trace, payload) = rest.split_at(trace_bytes.unwrap_or(0) as usize);
+    Ok((id, trace_bytes.map(|_| trace), payload))
 }
 
 #[cfg(test)]
@@ -572,6 +575,7 @@ mod tests {
         check(|frame| frame.truncate(59), 59, WireErrorKind::Truncated);
         check(|frame| frame[0] = b'l', 0, WireErrorKind::Format);
         check(|frame| frame[6] = 1, 4, WireErrorKind::Version);
+        check(|frame| frame[..8].fill(1), 0, WireErrorKind::Format);
         check(|frame| frame[8] = 59, 8, WireErrorKind::Format);
         check(|frame| frame.truncate(71), 71, WireErrorKind::Truncated);
         check(|frame| frame.push(0), 72, WireErrorKind::Format);
@@ -580,6 +584,7 @@ mod tests {
         check(|frame| frame[13] |= 0x40, 13, WireErrorKind::Format);
         check(|frame| frame[48..52].fill(0), 48, WireErrorKind::Format);
         check(|frame| frame[52..56].fill(0xff), 52, WireErrorKind::Format);
+        check(|frame| frame[13] &= !0x20, 52, WireErrorKind::Format);
         check(|frame| frame[56] += 1, 48, WireErrorKind::Format);
     }
 
