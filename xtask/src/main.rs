@@ -1,0 +1,96 @@
+//! Project automation: `cargo xtask <command>`.
+//!
+//! Everything a person or a CI job does to this repository is one of these commands, so both do the
+//! same. A command builds [`invocation::Invocation`]s of other tools and runs them from the
+//! repository's root.
+//!
+//! Exit codes: 0 all is well, 1 something failed, 2 the command line was wrong.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool at the edge: it reads files, the environment and the clock, and prints for a person"
+)]
+
+mod failure;
+mod fuzz;
+mod gate;
+mod invocation;
+mod manifest;
+mod step;
+mod table;
+mod tool;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Result;
+use crate::tree::Tree;
+
+/// Checks, campaigns and measurements of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check a change must pass, in order, stopping at the first failure
+    Test {
+        /// Run only this step (repeatable)
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+        /// Leave this step out (repeatable)
+        #[arg(long, value_name = "STEP")]
+        skip: Vec<String>,
+        /// How long each fuzz target runs
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+        fuzz_seconds: u64,
+    },
+    /// Run one fuzz target on its kept corpus
+    Fuzz {
+        /// The target
+        #[arg(required_unless_present = "list")]
+        target: Option<String>,
+        /// How long
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// Name the targets instead
+        #[arg(long, conflicts_with = "target")]
+        list: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let tree = Tree::read(&tree::root())?;
+    match command {
+        Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
+        Command::Fuzz { list: true, .. } => fuzz::list(&tree),
+        Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}
