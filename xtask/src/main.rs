@@ -12,16 +12,20 @@
     reason = "a tool at the edge: it reads files, the environment and the clock, and prints for a person"
 )]
 
+mod bench;
 mod failure;
 mod fuzz;
 mod gate;
 mod invocation;
 mod manifest;
+mod size;
+mod soak;
 mod step;
 mod table;
 mod tool;
 mod tree;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +55,23 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
         fuzz_seconds: u64,
     },
+    /// Search for trouble with all campaigns in turn, for a given time
+    Soak {
+        /// How long, all campaigns together
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        minutes: u64,
+    },
+    /// Measure with kauri-bench, in release mode
+    Bench {
+        /// The suite, as kauri-bench calls it
+        suite: Option<String>,
+        /// A short run that shows the shape, not the number
+        #[arg(long)]
+        quick: bool,
+        /// Also write the results to this file
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// Run one fuzz target on its kept corpus
     Fuzz {
         /// The target
@@ -63,6 +84,8 @@ enum Command {
         #[arg(long, conflicts_with = "target")]
         list: bool,
     },
+    /// Build the release binary and show its size
+    Size,
 }
 
 fn main() -> ExitCode {
@@ -79,8 +102,11 @@ fn run(command: Command) -> Result<()> {
     let tree = Tree::read(&tree::root())?;
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
+        Command::Soak { minutes } => soak::run(&tree, minutes),
+        Command::Bench { suite, quick, json } => bench::run(&tree, suite, quick, json),
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
+        Command::Size => size::run(),
     }
 }
 

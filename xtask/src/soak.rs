@@ -1,0 +1,118 @@
+//! Soak: every campaign gets an even share of the time. A new campaign is one more line in [`campaigns`].
+
+use std::time::{Duration, Instant};
+
+use crate::failure::{Failure, Result};
+use crate::fuzz;
+use crate::invocation::cargo;
+use crate::manifest;
+use crate::table::Table;
+use crate::tool::Tool;
+use crate::tree::Tree;
+
+/// A search that can go on for as long as it is given.
+struct Campaign<'a> {
+    name: String,
+    /// Searches for about this long and says how much was tried.
+    search: Box<dyn Fn(Duration) -> Result<String> + 'a>,
+}
+
+/// Cases per property in the first round; each further round doubles them.
+const CASES_FIRST: u64 = 1024;
+/// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
+const ROUNDS_MAX: u32 = 12;
+
+pub(crate) fn run(tree: &Tree, minutes: u64) -> Result<()> {
+    let campaigns = campaigns(tree);
+    if campaigns.is_empty() {
+        return Err(Failure::Failed("there is nothing to soak: no fuzz target and no property test".to_owned()));
+    }
+    let mut left = Duration::from_secs(minutes * 60);
+    let mut summary = Table::new(["campaign", "result", "tried", "seconds"]);
+    let mut failures = Vec::new();
+    for (index, campaign) in campaigns.iter().enumerate() {
+        // What one campaign leaves over, the rest share.
+        let share = left / u32::try_from(campaigns.len() - index).unwrap_or(u32::MAX);
+        println!("[{}/{}] {} for {} s ...", index + 1, campaigns.len(), campaign.name, share.as_secs());
+        let began = Instant::now();
+        let result = (campaign.search)(share);
+        left = left.saturating_sub(began.elapsed());
+        let seconds = format!("{:.1}", began.elapsed().as_secs_f64());
+        let (word, tried) = match &result {
+            Ok(tried) => ("ok", tried.clone()),
+            Err(_) => ("FAILED", String::new()),
+        };
+        summary.push([campaign.name.clone(), word.to_owned(), tried, seconds]);
+        failures.extend(result.err().map(|failure| format!("{}: {failure}", campaign.name)));
+    }
+    println!("\n{summary}");
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("\n"))) }
+}
+
+fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
+    let mut all = Vec::new();
+    let tested: Vec<String> = manifest::packages(tree)
+        .into_iter()
+        .filter(|package| package.has_property_tests && package.is_member())
+        .map(|package| package.name)
+        .collect();
+    if !tested.is_empty() {
+        let search = move |share| search_properties(&tested, share);
+        all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
+    }
+    for target in fuzz::targets(tree) {
+        let name = format!("fuzz {target}");
+        all.push(Campaign { name, search: Box::new(move |share| search_target(tree, &target, share)) });
+    }
+    all
+}
+
+fn search_target(tree: &Tree, target: &str, share: Duration) -> Result<String> {
+    Tool::Fuzz.ensure()?;
+    // Zero would mean without end.
+    let executions = fuzz::explore(tree, target, share.as_secs().max(1))?;
+    Ok(format!("{executions} executions"))
+}
+
+/// Rounds of ever more cases, as long as the next, about twice the last, still fits.
+fn search_properties(packages: &[String], share: Duration) -> Result<String> {
+    Tool::Nextest.ensure()?;
+    let nextest = cargo(&["nextest", "run", "--all-features", "--locked"]);
+    let nextest = packages.iter().fold(nextest, |call, package| call.arguments(["-p", package]));
+    let began = Instant::now();
+    // Built beforehand, so that the first round tells how long a round takes.
+    nextest.clone().arguments(["--no-run"]).run()?;
+    let mut cases = CASES_FIRST;
+    for round in 1..=ROUNDS_MAX {
+        let round_began = Instant::now();
+        let call = nextest.clone().environment("PROPTEST_CASES", cases.to_string());
+        println!("      {call}");
+        call.run()?;
+        if round == ROUNDS_MAX || began.elapsed() + 2 * round_began.elapsed() > share {
+            break;
+        }
+        cases *= 2;
+    }
+    Ok(format!("{cases} cases per property in the last round"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fuzz_target_and_the_property_tests_are_campaigns() {
+        let tree = Tree::of(&[
+            ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nproptest.workspace = true\n"),
+            ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
+            ("fuzz/Cargo.toml", "[package]\nname = \"f\"\n[[bin]]\nname = \"frame\"\n[[bin]]\nname = \"key\"\n"),
+        ]);
+        let names: Vec<String> = campaigns(&tree).into_iter().map(|campaign| campaign.name).collect();
+        assert_eq!(names, ["properties", "fuzz frame", "fuzz key"]);
+    }
+
+    #[test]
+    fn nothing_to_soak_is_said() {
+        assert!(run(&Tree::of(&[]), 1).unwrap_err().to_string().starts_with("there is nothing to soak"));
+    }
+}
