@@ -2,7 +2,7 @@
 //!
 //! Everything a person or a CI job does to this repository is one of these commands, so both do the
 //! same. A command builds [`invocation::Invocation`]s of other tools and runs them from the
-//! repository's root.
+//! repository's root; only [`tidy`] looks at the sources by itself.
 //!
 //! Exit codes: 0 all is well, 1 something failed, 2 the command line was wrong.
 #![expect(
@@ -22,6 +22,7 @@ mod size;
 mod soak;
 mod step;
 mod table;
+mod tidy;
 mod tool;
 mod tree;
 
@@ -86,6 +87,8 @@ enum Command {
     },
     /// Build the release binary and show its size
     Size,
+    /// Check the repository's own rules
+    Tidy,
 }
 
 fn main() -> ExitCode {
@@ -107,6 +110,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
         Command::Size => size::run(),
+        Command::Tidy => tidy::run(&tree),
     }
 }
 
