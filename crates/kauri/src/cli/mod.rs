@@ -1,0 +1,87 @@
+//! Arguments in, output and an exit code out.
+//!
+//! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches), 2 the question was wrong (arguments, input).
+
+mod demo;
+mod frame;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "kauri", version, about = "A durable runtime in one binary and one directory")]
+#[command(after_help = "Exit codes: 0 as asked, 1 a check found something, 2 wrong arguments or input.")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what Kauri does today: a round trip of messages, in memory, and what became of every damaged frame
+    Demo(demo::Args),
+    /// Read, write and check message, intent and run frames
+    Frame(frame::Args),
+}
+
+/// Why a command did not do what was asked.
+enum Trouble {
+    /// The answer is no; it was already given.
+    No,
+    /// The question was wrong, in one line.
+    Wrong(String),
+    /// The answer could not be written.
+    Output(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    let mut out = io::stdout().lock();
+    let done = match args.command {
+        Command::Demo(args) => demo::run(&args, &mut out),
+        Command::Frame(args) => frame::run(args, &mut out),
+    };
+    match done.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Trouble::No) => ExitCode::FAILURE,
+        Err(Trouble::Wrong(what)) => complain(&what),
+        // Whoever read our output has seen enough (`kauri ... | head`).
+        Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Trouble::Output(error)) => complain(&format!("cannot write the output: {error}")),
+    }
+}
+
+/// Help and version as clap prints them; anything else in one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&format!("cannot write the output: {error}")),
+        };
+    }
+    let text = error.render().to_string();
+    let paragraphs = text.split("\n\n").map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "));
+    let told = paragraphs.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let what = told.collect::<Vec<_>>().join("; ");
+    match what.strip_prefix("error: ") {
+        Some(what) => complain(&format!("{what} (see `kauri --help`)")),
+        None => complain("no command given (see `kauri --help`)"),
+    }
+}
+
+fn complain(what: &str) -> ExitCode {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr(), "kauri: {what}");
+    ExitCode::from(2)
+}
