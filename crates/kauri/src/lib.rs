@@ -13,3 +13,8 @@
 //! ```
 
 pub use kauri_wire as wire;
+
+/// The program in the README, compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
