@@ -60,7 +60,10 @@ pub(crate) fn run(tree: &Tree) -> Result<()> {
         println!("{finding}");
     }
     match findings.len() {
-        0 => Ok(()),
+        0 => {
+            println!("tidy: {} files, {} rules, no findings", tree.files().count(), FILE_RULES.len() + TREE_RULES.len());
+            Ok(())
+        }
         count => Err(Failure::Failed(format!("the repository is not tidy; findings: {count}"))),
     }
 }

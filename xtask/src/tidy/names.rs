@@ -22,13 +22,10 @@ const SYNONYMS: &[(&str, Place, &str)] = &[
     ("vacuum", Place::AnyName, "sweep"),
     ("mailbox", Place::AnyName, "inbox"),
     ("runner", Place::AnyName, "worker"),
-    ("executor", Place::AnyName, "worker"),
     ("zombie", Place::AnyName, "orphan"),
 ];
 /// Words that say nothing.
 const EMPTY_WORDS: &[&str] = &["manager", "util", "helper"];
-/// Names that others fixed. `executor_crash` is how a run ends in the run contract.
-const FIXED_NAMES: &[&str] = &["executor_crash"];
 /// Names for which Rust has a custom that begins with `get_`.
 const CUSTOMARY: &[&str] = &["get_mut", "get_or_", "get_unchecked"];
 
@@ -66,9 +63,6 @@ fn public_item(line: &str) -> Option<Item<'_>> {
 fn judge(item: &Item<'_>) -> Vec<String> {
     let name = item.name;
     let words = split(name);
-    if FIXED_NAMES.contains(&words.join("_").as_str()) {
-        return Vec::new();
-    }
     let mut wrong = Vec::new();
     for word in &words {
         let synonym = SYNONYMS.iter().find(|(bad, place, _)| {
