@@ -199,7 +199,8 @@ impl fmt::Debug for RunId {
 
 /// The id of a job: a short name that its retries keep.
 ///
-/// One to 128 characters of `A-Z a-z 0-9 . _ : -`, so that it can stand in a path, a URL and a log line as it is.
+/// One to 128 characters of `A-Z a-z 0-9 . _ : -`, but not `.` or `..`, so that it can stand in a path, a URL and a log
+/// line as it is.
 ///
 /// ```
 /// use kauri_wire::JobId;
@@ -218,7 +219,7 @@ impl JobId {
     /// An id of this text.
     ///
     /// # Errors
-    /// `Invalid` if it is empty, too long, or has a character outside the set.
+    /// `Invalid` if it is empty, too long, `.` or `..`, or has a character outside the set.
     pub fn new(text: impl Into<String>) -> Result<Self, WireError> {
         let text = text.into();
         Self::check(&text)?;
@@ -234,6 +235,9 @@ impl JobId {
     pub(crate) fn check(text: &str) -> Result<(), WireError> {
         if text.is_empty() || text.len() > Self::BYTES_MAX {
             return Err(error::invalid("a job id of 1 to 128 characters", error::length(text.len())));
+        }
+        if matches!(text, "." | "..") {
+            return Err(error::invalid("a job id other than . and ..", Found::Type("the name of a directory")));
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
         match text.bytes().position(|byte| !allowed(byte)) {
@@ -322,10 +326,12 @@ mod tests {
     #[test]
     fn job_ids_are_short_and_safe_in_paths_and_urls() {
         let longest = "x".repeat(128);
-        for good in ["a", "018bcfe5-6800", "import:2026.11_x", longest.as_str()] {
+        for good in ["a", "...", ".a", "018bcfe5-6800", "import:2026.11_x", longest.as_str()] {
             assert!(JobId::new(good).is_ok(), "{good}");
         }
-        for (bad, at) in [("", 0), ("a b", 1), ("a/b", 1), ("é", 0), (&*["x"; 129].concat(), 0), ("a\n", 1)] {
+        for (bad, at) in
+            [("", 0), ("a b", 1), ("a/b", 1), ("é", 0), (&*["x"; 129].concat(), 0), ("a\n", 1), (".", 0), ("..", 0)]
+        {
             assert_eq!(JobId::new(bad).unwrap_err().at, at, "{bad}");
         }
     }
