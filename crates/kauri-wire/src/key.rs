@@ -311,7 +311,12 @@ fn utf8(bytes: &[u8]) -> Result<&str, WireError> {
 fn text(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, WireError> {
     Ok(match bytes {
         Cow::Borrowed(bytes) => Cow::Borrowed(utf8(bytes)?),
-        Cow::Owned(bytes) => Cow::Owned(utf8(&bytes)?.into()),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).map_err(|error| {
+            // Each byte 0 before the fault took two bytes in the key.
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let at = good.len() + good.iter().filter(|&&byte| byte == ZERO).count();
+            error::format(at, "UTF-8", Found::Type("other bytes"))
+        })?),
     })
 }
 
@@ -426,12 +431,13 @@ mod tests {
 
     #[test]
     fn broken_keys_say_where() {
-        let cases: [(&[u8], usize); 5] = [
-            (b"abc", 3),         // no end mark
-            (b"abc\0", 3),       // half an end mark
-            (b"a\0\x02", 2),     // neither end mark nor escaped zero
-            (b"a\0\x01\0\0", 3), // integer cut short
-            (b"a\xff\0\x01", 1), // not UTF-8
+        let cases: [(&[u8], usize); 6] = [
+            (b"abc", 3),               // no end mark
+            (b"abc\0", 3),             // half an end mark
+            (b"a\0\x02", 2),           // neither end mark nor escaped zero
+            (b"a\0\x01\0\0", 3),       // integer cut short
+            (b"a\xff\0\x01", 1),       // not UTF-8
+            (b"a\0\xff\xff\0\x01", 3), // not UTF-8 after an escaped zero
         ];
         for (bytes, at) in cases {
             assert_eq!(<(String, u32)>::decode(bytes).unwrap_err().at, at, "{bytes:?}");
