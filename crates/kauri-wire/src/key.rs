@@ -21,7 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use crate::error::{self, Found, WireError};
+use crate::error::{self, Found, WireError, WireErrorKind};
 use crate::id::{JobId, RunId, Seq, Timestamp, WorkerId};
 use crate::reader::Reader;
 
@@ -300,7 +300,7 @@ bytes_key!(str, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
 bytes_key!(String, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
 bytes_key!(JobId, str, "job", job, |key| key.as_bytes(), |bytes| {
     let text = utf8(bytes)?;
-    JobId::check(text)?;
+    check_job(text)?;
     Ok(text)
 });
 
@@ -322,8 +322,13 @@ fn text(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, WireError> {
 
 fn job(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, WireError> {
     let text = text(bytes)?;
-    JobId::check(&text)?;
+    check_job(&text)?;
     Ok(text)
+}
+
+/// In bytes that were read, what cannot be a job id is a broken format, not an invalid argument.
+fn check_job(text: &str) -> Result<(), WireError> {
+    JobId::check(text).map_err(|error| WireError { kind: WireErrorKind::Format, ..error })
 }
 
 const ZERO: u8 = 0x00;
@@ -455,7 +460,10 @@ mod tests {
     #[test]
     fn job_ids_are_checked_when_a_key_is_read() {
         assert_eq!(JobId::decode(b"import"), Ok("import"));
-        assert!(JobId::decode(b"im port").is_err());
+        let alone = JobId::decode(b"im port").unwrap_err();
+        assert_eq!((alone.kind, alone.at), (WireErrorKind::Format, 2));
+        let inside = <(u8, JobId)>::decode(b"\x05a/b\0\x01").unwrap_err();
+        assert_eq!((inside.kind, inside.at), (WireErrorKind::Format, 2));
         assert!(<(JobId, u8)>::decode(b"\0\x01\x05").is_err());
         assert_eq!(<(JobId, u8)>::encode(("j", 5)), vec![b'j', 0, 1, 5]);
     }
