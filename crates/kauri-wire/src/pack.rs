@@ -106,6 +106,9 @@ impl<'a> Value<'a> {
     fn decode(input: &mut Reader<'a>, depth: usize) -> Result<Self, WireError> {
         let at = input.at();
         let [marker] = input.array("a MessagePack value")?;
+        if depth == DEPTH_MAX && matches!(marker, 0x80..=0x9f | 0xdc..=0xdf) {
+            return Err(error::format(at, "64 levels of nesting at most", Found::Type("another level")));
+        }
         Ok(match marker {
             0x00..=0x7f => Self::Uint(marker.into()),
             0x80..=0x8f => Self::Map(Map::walk(input, (marker & 0x0f).into(), depth)?),
@@ -203,9 +206,6 @@ fn extension<'a>(input: &mut Reader<'a>, length: u32) -> Result<Value<'a>, WireE
 
 /// Reads `values` values at this depth and returns the bytes they took and how many levels they have.
 fn walk<'a>(input: &mut Reader<'a>, values: u64, depth: usize) -> Result<(Reader<'a>, usize), WireError> {
-    if depth == DEPTH_MAX {
-        return Err(error::format(input.at(), "64 levels of nesting at most", Found::Type("another level")));
-    }
     let (start, at) = (input.rest(), input.at());
     if values > start.len() as u64 {
         // A value has a byte at least: say so before looping over a length that somebody made up.
@@ -639,7 +639,8 @@ mod tests {
         let mut bytes = levels.view().encode();
         assert_eq!(Value::Map(Map::decode(&bytes).unwrap()).depth(), DEPTH_MAX);
         bytes.splice(0..0, [0x81, 0xa0]);
-        assert_eq!(Map::decode(&bytes).unwrap_err().expected, "64 levels of nesting at most");
+        let error = Map::decode(&bytes).unwrap_err();
+        assert_eq!((error.expected, error.at), ("64 levels of nesting at most", bytes.len() - 1));
     }
 
     #[test]
