@@ -4,6 +4,7 @@ use crate::error::{self, Found, WireError};
 use crate::pack::{Map, MapBuf};
 use crate::run::event::{Event, EventType};
 use crate::run::fields::{Spec, pick};
+use crate::run::frame::check_texts;
 
 /// One event of a run and where it belongs.
 ///
@@ -95,6 +96,8 @@ impl<'a> Envelope<'a> {
         if names.iter().chain(&optional).any(|name| name.is_empty()) {
             return Err(error::invalid("ids, version and ts that are not empty", Found::Type("an empty string")));
         }
+        check_texts(&names.map(Some))?;
+        check_texts(&[self.job_id, self.parent_run_id])?;
         if self.seq == 0 || self.attempt == 0 {
             return Err(error::invalid("seq and attempt of 1 or more", error::number(0)));
         }

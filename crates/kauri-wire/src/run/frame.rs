@@ -190,6 +190,7 @@ impl<'a> RunFrame<'a> {
             Self::Event(envelope) => return envelope.to_map(),
             Self::ArtifactChunk(chunk) => {
                 check_data(chunk.data)?;
+                check_texts(&[Some(chunk.artifact_id)])?;
                 check_names(&[chunk.artifact_id])?;
                 if chunk.seq == 0 {
                     return Err(error::invalid("a chunk seq of 1 or more", error::number(0)));
@@ -202,6 +203,7 @@ impl<'a> RunFrame<'a> {
             }
             Self::FileWrite(file) => {
                 check_data(file.data)?;
+                check_texts(&[Some(file.filename), Some(file.content_type)])?;
                 check_names(&[file.filename, file.content_type])?;
                 map.put("type", FILE_WRITE)
                     .put("write_id", file.write_id)
@@ -210,12 +212,14 @@ impl<'a> RunFrame<'a> {
                     .put("data", file.data);
             }
             Self::FileWriteAck(ack) => {
+                check_texts(&[ack.error])?;
                 map.put("type", FILE_WRITE_ACK)
                     .put("write_id", ack.write_id)
                     .put("ok", ack.ok)
                     .put_some("error", ack.error);
             }
             Self::RunResult(result) => {
+                check_texts(&[result.message, result.error_type, result.stack])?;
                 if result.proxy_used.is_some_and(|proxy| Value::Map(proxy).depth() >= crate::pack::DEPTH_MAX) {
                     return Err(error::invalid("proxy_used of 63 levels at most", Found::Type("a deeper one")));
                 }
@@ -237,6 +241,15 @@ fn check_data(data: &[u8]) -> Result<(), WireError> {
         0..=DATA_BYTES_MAX => Ok(()),
         length => Err(error::too_big(0, "data of 8388608 bytes at most", length)),
     }
+}
+
+/// Text that no frame can hold is refused before it is copied: beyond 4 GiB its length could not even be written.
+pub(crate) fn check_texts(texts: &[Option<&str>]) -> Result<(), WireError> {
+    let bytes = texts.iter().flatten().fold(0_usize, |sum, text| sum.saturating_add(text.len()));
+    if bytes > FRAME_BYTES_MAX - PREFIX_BYTES {
+        return Err(error::too_big(0, TOO_LONG, bytes));
+    }
+    Ok(())
 }
 
 fn check_names(names: &[&str]) -> Result<(), WireError> {
@@ -445,11 +458,44 @@ mod tests {
 
     #[test]
     fn a_frame_over_the_limit_leaves_the_output_as_it_was() {
+        // The first is too long as text, the second only with what stands around it.
+        for bytes in [FRAME_BYTES_MAX, FRAME_BYTES_MAX - PREFIX_BYTES] {
+            let long = "x".repeat(bytes);
+            let ack = RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: false, error: Some(&long) });
+            let mut out = b"before".to_vec();
+            assert_eq!(ack.append_to(&mut out).unwrap_err().kind, WireErrorKind::TooBig);
+            assert_eq!(out, b"before");
+        }
+    }
+
+    #[test]
+    fn text_over_the_limit_is_refused_before_it_is_copied() {
         let long = "x".repeat(FRAME_BYTES_MAX);
-        let ack = RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: false, error: Some(&long) });
-        let mut out = b"before".to_vec();
-        assert_eq!(ack.append_to(&mut out).unwrap_err().kind, WireErrorKind::TooBig);
-        assert_eq!(out, b"before");
+        let result = RunResult {
+            status: RunStatus::Error,
+            message: None,
+            error_type: None,
+            stack: Some(&long),
+            proxy_used: None,
+        };
+        let file = FileWrite { write_id: 1, filename: &long, content_type: "t", data: b"" };
+        let envelope = Envelope {
+            contract_version: "0.1.0",
+            event_id: "e",
+            run_id: "r",
+            seq: 1,
+            event_type: EventType::RunComplete,
+            ts: "t",
+            payload: Map::EMPTY,
+            attempt: 1,
+            job_id: Some(&long),
+            parent_run_id: None,
+        };
+        for frame in [RunFrame::RunResult(result), RunFrame::FileWrite(file), RunFrame::Event(envelope)] {
+            let mut out = Vec::new();
+            assert_eq!(frame.append_to(&mut out).unwrap_err().kind, WireErrorKind::TooBig);
+            assert_eq!(out.capacity(), 0);
+        }
     }
 
     #[test]
