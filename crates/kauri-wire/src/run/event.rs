@@ -198,6 +198,10 @@ impl<'a> Event<'a> {
     }
 
     /// The payload as a map.
+    ///
+    /// # Panics
+    /// If a map in it has as many levels as are allowed, [`DEPTH_MAX`](crate::pack::DEPTH_MAX), so that it cannot be nested
+    /// once more. A decoded event has fewer.
     #[must_use]
     pub fn payload(&self) -> MapBuf {
         let mut map = MapBuf::new();
