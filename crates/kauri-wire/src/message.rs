@@ -598,6 +598,17 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_message_over_4_gib_is_refused() {
+        // One third of it, borrowed three times; refused before a page of it is touched.
+        let third = vec![0; (u32::MAX / 3) as usize];
+        let message = MessageRef::new(MessageKind::Command, WorkerId(0), &third, &third).unwrap().traced(&third);
+        let error = message.encode_into(&mut []).unwrap_err();
+        assert_eq!(error.kind, WireErrorKind::Invalid, "{error}");
+        assert_eq!(message.append_to(&mut Vec::new()), Err(error));
+    }
+
+    #[test]
     fn both_ways_to_encode_agree_and_leave_the_rest_of_the_buffer() {
         let message = order();
         let mut buffer = [0xaa; 100];
