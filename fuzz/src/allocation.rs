@@ -21,24 +21,28 @@ fn count(bytes: usize) {
 // SAFETY: every call goes to `System` unchanged, which keeps the contract; counting touches a constant-initialised
 // thread-local without a destructor, so it neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: the contract is the trait's.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`, which is `System`'s.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: the contract is the trait's.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is `System`'s.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    // SAFETY: the contract is the trait's.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size.saturating_sub(layout.size()));
         // SAFETY: the block came from `System` through this allocator, and the caller keeps the rest of the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 
+    // SAFETY: the contract is the trait's.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the block came from `System` through this allocator with this layout, as the caller promises.
         unsafe { System.dealloc(block, layout) }

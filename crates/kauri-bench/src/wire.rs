@@ -8,7 +8,8 @@
 use std::hint::black_box;
 
 use kauri_wire::{
-    Flags, InboxKey, IntentRef, Key, Message, MessageId, MessageKind, MessageRef, Seq, Timestamp, TraceId, WorkerId,
+    Flags, InboxKey, Intent, IntentRef, Key, Message, MessageId, MessageKind, MessageRef, Seq, Timestamp, TraceId,
+    WorkerId,
 };
 use prost::Message as _;
 use prost::bytes::Bytes;
@@ -57,8 +58,8 @@ impl Fixtures {
 
     /// The suite, in the order of its table.
     pub(crate) fn workloads(&self) -> Vec<Workload<'_>> {
-        let message: [fn(&Record) -> Workload<'_>; 4] =
-            [Record::decode_borrowed, Record::decode_owned, Record::encode, Record::append];
+        let message: [fn(&Record) -> Workload<'_>; 5] =
+            [Record::decode_borrowed, Record::decode_and_read, Record::decode_owned, Record::encode, Record::append];
         let mut workloads: Vec<_> = message.iter().flat_map(|make| self.records.iter().map(make)).collect();
         workloads
             .extend(self.records.iter().take(1).flat_map(|record| [record.decode_intent(), record.encode_intent()]));
@@ -96,9 +97,7 @@ impl Record {
         Self {
             size,
             frame: message.encode().expect("it is shorter than 4 GiB"),
-            intent: kauri_wire::Intent::Arm { due: DUE, message: message.clone() }
-                .encode()
-                .expect("it is shorter than 4 GiB"),
+            intent: Intent::Arm { due: DUE, message: message.clone() }.encode().expect("it is shorter than 4 GiB"),
             prost: ProstOwned::from(&message).encode_to_vec().into(),
             prost_arm: ProstArm::new(DUE, &message).encode_to_vec().into(),
             rmp: rmp_serde::to_vec(&Owned::from(&message)).expect("memory takes it"),
@@ -119,6 +118,17 @@ impl Record {
             })
     }
 
+    /// The same, and then every part is read: our view looks at the frame when it is asked, the peers have looked before.
+    fn decode_and_read(&self) -> Workload<'_> {
+        let ours = || MessageRef::decode(black_box(&self.frame)).map(|message| message.parts());
+        Workload::new(format!("decode, read all {}", self.size), ours)
+            .against("prost Bytes", || ProstShared::decode(black_box(&self.prost).clone()))
+            .against("rmp-serde &[u8]", || rmp_serde::from_slice::<Borrowed<'_>>(black_box(&self.rmp)))
+            .against("bincode &[u8]", || {
+                bincode::borrow_decode_from_slice::<Borrowed<'_>, _>(black_box(&self.bincode), FIXED)
+            })
+    }
+
     fn decode_owned(&self) -> Workload<'_> {
         let ours = || MessageRef::decode(black_box(&self.frame)).map(|message| message.to_message());
         Workload::new(format!("decode owned {}", self.size), ours)
@@ -129,7 +139,7 @@ impl Record {
     }
 
     fn encode(&self) -> Workload<'_> {
-        let view = self.message.view();
+        let view = self.message.parts();
         let (prost, plain) = (ProstOwned::from(&self.message), Borrowed::from(&self.message));
         let plain_again = plain.clone();
         Workload::new(format!("encode {}", self.size), filling(move |buffer| black_box(&view).encode_into(buffer)))
@@ -143,7 +153,7 @@ impl Record {
     }
 
     fn append(&self) -> Workload<'_> {
-        let view = self.message.view();
+        let view = self.message.parts();
         let (prost, plain) = (ProstOwned::from(&self.message), Borrowed::from(&self.message));
         let plain_again = plain.clone();
         Workload::new(format!("append {}", self.size), appending(move |out| black_box(&view).append_to(out)))
@@ -167,10 +177,10 @@ impl Record {
     }
 
     fn encode_intent(&self) -> Workload<'_> {
-        let view = IntentRef::Arm { due: DUE, message: self.message.view() };
+        let intent = Intent::Arm { due: DUE, message: self.message.clone() };
         let (prost, plain) = (ProstArm::new(DUE, &self.message), BorrowedArm::new(DUE, &self.message));
         let plain_again = plain.clone();
-        let ours = filling(move |buffer| black_box(&view).encode_into(buffer));
+        let ours = filling(move |buffer| black_box(&intent).encode_into(buffer));
         Workload::new(format!("encode intent {}", self.size), ours)
             .against(MEMCPY, copying(&self.intent))
             .against("prost", filling(move |mut buffer| black_box(&prost).encode(&mut buffer)))
@@ -261,7 +271,7 @@ mod tests {
     fn every_contender_reads_back_the_same_message() {
         for record in Fixtures::new().records {
             let (message, plain) = (&record.message, Borrowed::from(&record.message));
-            assert_eq!(MessageRef::decode(&record.frame).unwrap(), message.view());
+            assert_eq!(MessageRef::decode(&record.frame).unwrap().parts(), message.parts());
             assert_eq!(rmp_serde::from_slice::<Borrowed<'_>>(&record.rmp).unwrap(), plain);
             assert_eq!(rmp_serde::from_slice::<Owned>(&record.rmp).unwrap(), Owned::from(message));
             assert_eq!(

@@ -22,7 +22,7 @@ fn wire_prints_a_table_and_writes_rows() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.starts_with("workload ") && table.contains("\ngoals\n"), "{table}");
-    assert!(text(&output.stderr).starts_with("[ 1/12] decode borrowed 64 B\n"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("[ 1/14] decode borrowed 64 B\n"), "{}", text(&output.stderr));
 
     let rows: Vec<serde_json::Value> = serde_json::from_reader(std::fs::File::open(file).unwrap()).unwrap();
     assert!(rows.len() > 40, "{} rows", rows.len());

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn run_ids_are_read_only_in_the_form_they_are_written() {
+    fn run_ids_are_read_in_the_hyphenated_form_only() {
         let text = run(1_700_000_000_000, 3).to_string();
         assert_eq!(text.parse(), Ok(run(1_700_000_000_000, 3)));
         assert_eq!(text.to_uppercase().parse(), Ok(run(1_700_000_000_000, 3)));

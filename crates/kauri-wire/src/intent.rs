@@ -61,27 +61,66 @@ impl Intent {
         }
     }
 
-    /// The intent, borrowed.
-    #[must_use]
-    pub fn view(&self) -> IntentRef<'_> {
-        match self {
-            Self::Emit { message } => IntentRef::Emit { message: message.view() },
-            Self::Arm { due, message } => IntentRef::Arm { due: *due, message: message.view() },
-        }
-    }
-
     /// The intent's frame.
     ///
     /// # Errors
     /// `Invalid` if it would be longer than a frame can be (4 GiB).
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let mut frame = Vec::new();
-        self.view().append_to(&mut frame)?;
+        self.append_to(&mut frame)?;
         Ok(frame)
+    }
+
+    /// Writes the frame to the start of `buffer` and returns how many bytes it took.
+    ///
+    /// # Errors
+    /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
+    /// longer than a frame can be. The buffer is unchanged then.
+    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        let header = self.header()?;
+        let room = buffer.len();
+        let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
+            return Err(error::too_big(room, "room for the whole frame", room));
+        };
+        let (head, body) = frame.split_at_mut(INTENT_HEADER_BYTES);
+        self.message().encode_into(body)?;
+        head.copy_from_slice(&header);
+        Ok(self.encoded_len())
+    }
+
+    /// Writes the frame to the end of `out`.
+    ///
+    /// # Errors
+    /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let header = self.header()?;
+        out.reserve(self.encoded_len());
+        out.extend_from_slice(&header);
+        self.message().append_to(out)
+    }
+
+    /// How many bytes the frame has.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        self.message().encoded_len().saturating_add(INTENT_HEADER_BYTES)
+    }
+
+    fn header(&self) -> Result<[u8; INTENT_HEADER_BYTES], WireError> {
+        let message_bytes = self.message().parts().frame_bytes()?;
+        let frame_bytes = u32::try_from(self.encoded_len())
+            .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))?;
+        let (kind, flags, due) = match self {
+            Self::Emit { .. } => (EMIT, 0, Timestamp(0)),
+            Self::Arm { due, .. } => (ARM, HAS_DUE, *due),
+        };
+        let mut header = header::start(INTENT_MAGIC, frame_bytes, kind, flags);
+        put::<16, 8, _>(&mut header, due.0.to_le_bytes());
+        put::<24, 4, _>(&mut header, message_bytes.to_le_bytes());
+        Ok(header)
     }
 }
 
-/// An intent that borrows its message.
+/// An intent whose message lies in a frame that was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IntentRef<'a> {
     /// Send a message.
@@ -120,54 +159,6 @@ impl<'a> IntentRef<'a> {
             None => Self::Emit { message },
             Some(due) => Self::Arm { due, message },
         })
-    }
-
-    /// Writes the frame to the start of `buffer` and returns how many bytes it took.
-    ///
-    /// # Errors
-    /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
-    /// longer than a frame can be. The buffer is unchanged then.
-    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
-        let header = self.header()?;
-        let room = buffer.len();
-        let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
-            return Err(error::too_big(room, "room for the whole frame", room));
-        };
-        let (head, body) = frame.split_at_mut(INTENT_HEADER_BYTES);
-        self.message().encode_into(body)?;
-        head.copy_from_slice(&header);
-        Ok(self.encoded_len())
-    }
-
-    /// Writes the frame to the end of `out`.
-    ///
-    /// # Errors
-    /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
-    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
-        let header = self.header()?;
-        out.reserve(self.encoded_len());
-        out.extend_from_slice(&header);
-        self.message().append_to(out)
-    }
-
-    /// How many bytes the frame has.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        self.message().encoded_len().saturating_add(INTENT_HEADER_BYTES)
-    }
-
-    fn header(&self) -> Result<[u8; INTENT_HEADER_BYTES], WireError> {
-        let message_bytes = self.message().frame_bytes()?;
-        let frame_bytes = u32::try_from(self.encoded_len())
-            .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))?;
-        let (kind, flags, due) = match self {
-            Self::Emit { .. } => (EMIT, 0, Timestamp(0)),
-            Self::Arm { due, .. } => (ARM, HAS_DUE, *due),
-        };
-        let mut header = header::start(INTENT_MAGIC, frame_bytes, kind, flags);
-        put::<16, 8, _>(&mut header, due.0.to_le_bytes());
-        put::<24, 4, _>(&mut header, message_bytes.to_le_bytes());
-        Ok(header)
     }
 
     /// The same intent, owning its message.
@@ -246,9 +237,9 @@ mod tests {
             let frame = intent.encode().unwrap();
             assert_eq!(IntentRef::decode(&frame).unwrap().to_intent(), intent);
             let mut buffer = alloc::vec![0; frame.len()];
-            assert_eq!(intent.view().encode_into(&mut buffer), Ok(frame.len()));
+            assert_eq!(intent.encode_into(&mut buffer), Ok(frame.len()));
             assert_eq!(buffer, frame);
-            assert_eq!(intent.view().encode_into(&mut buffer[1..]).unwrap_err().kind, WireErrorKind::TooBig);
+            assert_eq!(intent.encode_into(&mut buffer[1..]).unwrap_err().kind, WireErrorKind::TooBig);
         }
     }
 

@@ -235,7 +235,10 @@ impl Key for RetryKey {
         Cow::Borrowed("retry")
     }
 
+    /// # Panics
+    /// If the message id is empty, which no message's is.
     fn encode_into(message_id: &[u8], out: &mut Vec<u8>) {
+        assert!(!message_id.is_empty(), "a message id has at least one byte");
         out.extend_from_slice(Self::PREFIX);
         out.extend_from_slice(message_id);
     }
@@ -261,10 +264,10 @@ fn unpair(bytes: [u8; 16]) -> (u64, Seq) {
 
 /// A key of bytes, or of text, is itself when alone and escaped inside a tuple.
 macro_rules! bytes_key {
-    ($type:ty, $ref:ty, $name:literal, $part:ident, |$key:ident| $encode:expr, |$bytes:ident| $decode:expr) => {
+    ($type:ty, $ref:ty, $view:ty, $name:literal, $part:ident, |$key:ident| $encode:expr, |$bytes:ident| $decode:expr) => {
         impl Key for $type {
             type Ref<'a> = &'a $ref;
-            type View<'a> = &'a $ref;
+            type View<'a> = &'a $view;
 
             fn name() -> Cow<'static, str> {
                 Cow::Borrowed($name)
@@ -274,19 +277,19 @@ macro_rules! bytes_key {
                 out.extend_from_slice($encode);
             }
 
-            fn decode($bytes: &[u8]) -> Result<&$ref, WireError> {
+            fn decode($bytes: &[u8]) -> Result<&$view, WireError> {
                 $decode
             }
         }
 
         impl KeyPart for $type {
-            type Part<'a> = Cow<'a, $ref>;
+            type Part<'a> = Cow<'a, $view>;
 
             fn encode_part($key: &$ref, out: &mut Vec<u8>) {
                 escape($encode, out);
             }
 
-            fn decode_part<'a>(input: &mut Reader<'a>) -> Result<Cow<'a, $ref>, WireError> {
+            fn decode_part<'a>(input: &mut Reader<'a>) -> Result<Cow<'a, $view>, WireError> {
                 let at = input.at();
                 $part(unescape(input)?).map_err(|error: WireError| error.shifted(at))
             }
@@ -294,11 +297,11 @@ macro_rules! bytes_key {
     };
 }
 
-bytes_key!([u8], [u8], "bytes", Ok, |key| key, |bytes| Ok(bytes));
-bytes_key!(Vec<u8>, [u8], "bytes", Ok, |key| key, |bytes| Ok(bytes));
-bytes_key!(str, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
-bytes_key!(String, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
-bytes_key!(JobId, str, "job", job, |key| key.as_bytes(), |bytes| {
+bytes_key!([u8], [u8], [u8], "bytes", Ok, |key| key, |bytes| Ok(bytes));
+bytes_key!(Vec<u8>, [u8], [u8], "bytes", Ok, |key| key, |bytes| Ok(bytes));
+bytes_key!(str, str, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
+bytes_key!(String, str, str, "text", text, |key| key.as_bytes(), |bytes| utf8(bytes));
+bytes_key!(JobId, JobId, str, "job", job, |key| key.as_str().as_bytes(), |bytes| {
     let text = utf8(bytes)?;
     check_job(text)?;
     Ok(text)
@@ -347,23 +350,34 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// The bytes up to the end mark; borrowed unless one of them was escaped.
 fn unescape<'a>(input: &mut Reader<'a>) -> Result<Cow<'a, [u8]>, WireError> {
-    let mut bytes = Cow::Borrowed(&[][..]);
+    let start = input.rest();
+    let mut zeros = 0;
     loop {
-        let zero = input.rest().iter().position(|&byte| byte == ZERO).unwrap_or(input.rest().len());
-        let run = input.take(zero, "a string with its end mark 00 01")?;
-        match &mut bytes {
-            Cow::Borrowed([]) => bytes = Cow::Borrowed(run),
-            bytes => bytes.to_mut().extend_from_slice(run),
-        }
+        let run = input.rest().iter().position(|&byte| byte == ZERO).unwrap_or(input.rest().len());
+        input.take(run, "a string with its end mark 00 01")?;
         let at = input.at();
         match input.array("a string with its end mark 00 01")? {
-            [ZERO, END] => return Ok(bytes),
-            [ZERO, ESCAPED_ZERO] => bytes.to_mut().push(ZERO),
+            [ZERO, ESCAPED_ZERO] => zeros += 1,
+            [ZERO, END] => break,
             [_, other] => {
                 return Err(error::format(at + 1, "01 or FF after a byte 0 in a string", error::number(other.into())));
             }
         }
     }
+    let escaped = &start[..start.len() - input.rest().len() - 2];
+    if zeros == 0 {
+        return Ok(Cow::Borrowed(escaped));
+    }
+    // Exactly as long as needed, so that no key makes us allocate more than its own length.
+    let mut bytes = Vec::with_capacity(escaped.len() - zeros);
+    let mut runs = escaped.split(|&byte| byte == ZERO);
+    bytes.extend_from_slice(runs.next().unwrap_or_default());
+    for run in runs {
+        // Each later run stands behind a zero and begins with its escape.
+        bytes.push(ZERO);
+        bytes.extend_from_slice(&run[1..]);
+    }
+    Ok(Cow::Owned(bytes))
 }
 
 macro_rules! tuple_key {
@@ -465,6 +479,6 @@ mod tests {
         let inside = <(u8, JobId)>::decode(b"\x05a/b\0\x01").unwrap_err();
         assert_eq!((inside.kind, inside.at), (WireErrorKind::Format, 2));
         assert!(<(JobId, u8)>::decode(b"\0\x01\x05").is_err());
-        assert_eq!(<(JobId, u8)>::encode(("j", 5)), vec![b'j', 0, 1, 5]);
+        assert_eq!(<(JobId, u8)>::encode((&JobId::new("j").unwrap(), 5)), vec![b'j', 0, 1, 5]);
     }
 }

@@ -17,8 +17,8 @@
 //!
 //! The crate does no I/O, has no clock and no randomness, and builds without the standard library, so that a guest can
 //! use it. Decoders check everything once, borrow from their input and allocate nothing; the exception is text with a
-//! byte 0 inside a composite key. They are strict: each value has one byte form, a flag and its field must agree, and an
-//! error says where the first fault is, what was expected and what was found ([`WireError`]).
+//! byte 0 inside a composite key. They are strict: a frame, a key or a marker has one byte form, a flag and its field must agree, and
+//! an error says where the first fault is, what was expected and what was found ([`WireError`]).
 //!
 //! # Where we refuse what the C implementation accepts
 //!
@@ -49,6 +49,6 @@ pub use header::WIRE_VERSION;
 pub use id::{JobId, MessageId, RunId, Seq, Timestamp, TraceId, WorkerId};
 pub use intent::{INTENT_HEADER_BYTES, INTENT_MAGIC, Intent, IntentRef};
 pub use key::{InboxKey, Key, KeyPart, RetryKey, TimerKey};
-pub use message::{Flags, MESSAGE_HEADER_BYTES, MESSAGE_MAGIC, Message, MessageKind, MessageRef, Route};
+pub use message::{Flags, MESSAGE_HEADER_BYTES, MESSAGE_MAGIC, Message, MessageKind, MessageParts, MessageRef, Route};
 pub use reader::Reader;
 pub use schema::SchemaVersion;

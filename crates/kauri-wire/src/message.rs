@@ -226,8 +226,8 @@ impl Message {
 
     /// The message, borrowed.
     #[must_use]
-    pub fn view(&self) -> MessageRef<'_> {
-        MessageRef {
+    pub fn parts(&self) -> MessageParts<'_> {
+        MessageParts {
             kind: self.kind,
             flags: self.flags,
             to: self.to,
@@ -245,14 +245,36 @@ impl Message {
     /// `Invalid` if it would be longer than a frame can be (4 GiB).
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let mut frame = Vec::new();
-        self.view().append_to(&mut frame)?;
+        self.append_to(&mut frame)?;
         Ok(frame)
+    }
+
+    /// As [`MessageParts::encode_into`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        self.parts().encode_into(buffer)
+    }
+
+    /// As [`MessageParts::append_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        self.parts().append_to(out)
+    }
+
+    /// How many bytes the frame has.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        self.parts().encoded_len()
     }
 }
 
-/// A message that borrows its parts: from a frame that was checked once, or from its maker.
+/// A message that borrows its parts, to be encoded without owning them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MessageRef<'a> {
+pub struct MessageParts<'a> {
     kind: MessageKind,
     flags: Flags,
     to: WorkerId,
@@ -263,8 +285,8 @@ pub struct MessageRef<'a> {
     payload: &'a [u8],
 }
 
-impl<'a> MessageRef<'a> {
-    /// A message of borrowed parts, for encoding without owning them: no flags, no sender, no trace, an empty route.
+impl<'a> MessageParts<'a> {
+    /// A message of these parts, with no flags, no sender, no trace and an empty route.
     ///
     /// # Errors
     /// `Invalid` if the id is empty.
@@ -297,42 +319,6 @@ impl<'a> MessageRef<'a> {
     #[must_use]
     pub fn routed(self, worker: WorkerId, timestamp: Timestamp) -> Self {
         Self { route: Route { worker, timestamp }, ..self }
-    }
-
-    /// Reads one frame that fills `frame` exactly. Nothing is copied; everything is checked.
-    ///
-    /// # Errors
-    /// The first fault in the contract's order: a buffer shorter than the header (`Truncated`), magic, version,
-    /// frame length (`Truncated` if the buffer is too short, `Format` if it is too long), reserved bytes, kind, flags,
-    /// then the lengths of the parts.
-    #[inline]
-    pub fn decode(frame: &'a [u8]) -> Result<Self, WireError> {
-        let Some((header, body)) = frame.split_first_chunk::<MESSAGE_HEADER_BYTES>() else {
-            return Err(error::truncated(frame.len(), "a 60-byte LMSG header", frame.len()));
-        };
-        header::check(header, MESSAGE_MAGIC, "the magic LMSG", frame.len())?;
-        let [kind, flags] = field::<12, 2, _>(header);
-        let Ok(kind) = MessageKind::try_from(kind) else {
-            return Err(error::format(12, "message kind 0, 1 or 2", error::number(kind.into())));
-        };
-        if flags & !Flags::KNOWN != 0 {
-            return Err(error::format(13, "message flags of 0x3f at most", error::number(flags.into())));
-        }
-        let from = decode_from(header, flags)?;
-        let (id, trace, payload) = decode_body(header, body, flags)?;
-        Ok(Self {
-            kind,
-            flags: Flags(flags & Flags::WISHES),
-            to: WorkerId(i64::from_le_bytes(field::<16, 8, _>(header))),
-            route: Route {
-                worker: WorkerId(i64::from_le_bytes(field::<24, 8, _>(header))),
-                timestamp: Timestamp(i64::from_le_bytes(field::<32, 8, _>(header))),
-            },
-            from,
-            id,
-            trace,
-            payload,
-        })
     }
 
     /// Writes the frame to the start of `buffer` and returns how many bytes it took.
@@ -405,88 +391,161 @@ impl<'a> MessageRef<'a> {
         u32::try_from(self.encoded_len())
             .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))
     }
+}
+
+/// A message frame that was checked, read where it lies.
+///
+/// One message has one frame, so two of these are equal if and only if their messages are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MessageRef<'a> {
+    frame: &'a [u8],
+    /// Where the id ends and the trace id, or the payload, begins.
+    id_end: u32,
+    /// Where the payload begins.
+    payload_at: u32,
+}
+
+impl<'a> MessageRef<'a> {
+    /// Checks one frame that fills `frame` exactly. Nothing is copied.
+    ///
+    /// # Errors
+    /// The first fault in the contract's order: a buffer shorter than the header (`Truncated`), magic, version,
+    /// frame length (`Truncated` if the buffer is too short, `Format` if it is too long), reserved bytes, kind, flags,
+    /// then the lengths of the parts.
+    #[inline]
+    pub fn decode(frame: &'a [u8]) -> Result<Self, WireError> {
+        let Some(header) = frame.first_chunk::<MESSAGE_HEADER_BYTES>() else {
+            return Err(error::truncated(frame.len(), "a 60-byte LMSG header", frame.len()));
+        };
+        header::check(header, MESSAGE_MAGIC, "the magic LMSG", frame.len())?;
+        let [kind, flags] = field::<12, 2, _>(header);
+        if kind > MessageKind::Timer as u8 {
+            return Err(error::format(12, "message kind 0, 1 or 2", error::number(kind.into())));
+        }
+        if flags & !Flags::KNOWN != 0 {
+            return Err(error::format(13, "message flags of 0x3f at most", error::number(flags.into())));
+        }
+        check_from(header, flags)?;
+        let (id_end, payload_at) = check_parts(header, flags, frame.len())?;
+        Ok(Self { frame, id_end, payload_at })
+    }
+
+    /// The frame.
+    #[must_use]
+    pub const fn frame(&self) -> &'a [u8] {
+        self.frame
+    }
+
+    /// The message's parts, to send it on with others.
+    #[must_use]
+    pub fn parts(&self) -> MessageParts<'a> {
+        MessageParts {
+            kind: self.kind(),
+            flags: self.flags(),
+            to: self.to(),
+            route: self.route(),
+            from: self.from(),
+            id: self.id(),
+            trace: self.trace(),
+            payload: self.payload(),
+        }
+    }
 
     /// The same message, owning its parts.
     #[must_use]
     pub fn to_message(&self) -> Message {
         Message {
-            kind: self.kind,
-            flags: self.flags,
-            to: self.to,
-            route: self.route,
-            from: self.from,
-            id: MessageId::new(self.id).expect("checked when this was decoded or made"),
-            trace: self.trace.map(TraceId::new),
-            payload: self.payload.into(),
+            kind: self.kind(),
+            flags: self.flags(),
+            to: self.to(),
+            route: self.route(),
+            from: self.from(),
+            id: MessageId::new(self.id()).expect(CHECKED),
+            trace: self.trace().map(TraceId::new),
+            payload: self.payload().into(),
         }
     }
 
     /// What it is.
     #[must_use]
-    pub const fn kind(&self) -> MessageKind {
-        self.kind
+    pub fn kind(&self) -> MessageKind {
+        MessageKind::try_from(self.header()[12]).expect(CHECKED)
     }
 
     /// How it wants to be treated.
     #[must_use]
-    pub const fn flags(&self) -> Flags {
-        self.flags
+    pub fn flags(&self) -> Flags {
+        Flags(self.header()[13] & Flags::WISHES)
     }
 
     /// The worker whose inbox it goes to.
     #[must_use]
-    pub const fn to(&self) -> WorkerId {
-        self.to
+    pub fn to(&self) -> WorkerId {
+        WorkerId(i64::from_le_bytes(field::<16, 8, _>(self.header())))
     }
 
     /// Where an answer goes.
     #[must_use]
-    pub const fn route(&self) -> Route {
-        self.route
+    pub fn route(&self) -> Route {
+        Route {
+            worker: WorkerId(i64::from_le_bytes(field::<24, 8, _>(self.header()))),
+            timestamp: Timestamp(i64::from_le_bytes(field::<32, 8, _>(self.header()))),
+        }
     }
 
     /// The worker that sent it, if one did.
     #[must_use]
-    pub const fn from(&self) -> Option<WorkerId> {
-        self.from
+    pub fn from(&self) -> Option<WorkerId> {
+        let from = WorkerId(i64::from_le_bytes(field::<40, 8, _>(self.header())));
+        (self.header()[13] & Flags::HAS_FROM_WORKER != 0).then_some(from)
     }
 
     /// Its id, at least one byte.
     #[must_use]
-    pub const fn id(&self) -> &'a [u8] {
-        self.id
+    pub fn id(&self) -> &'a [u8] {
+        &self.frame[MESSAGE_HEADER_BYTES..self.id_end as usize]
     }
 
     /// The trace it belongs to, if any.
     #[must_use]
-    pub const fn trace(&self) -> Option<&'a [u8]> {
-        self.trace
+    pub fn trace(&self) -> Option<&'a [u8]> {
+        let trace = &self.frame[self.id_end as usize..self.payload_at as usize];
+        (self.header()[13] & Flags::HAS_TRACE_ID != 0).then_some(trace)
     }
 
     /// What it says.
     #[must_use]
-    pub const fn payload(&self) -> &'a [u8] {
-        self.payload
+    pub fn payload(&self) -> &'a [u8] {
+        &self.frame[self.payload_at as usize..]
+    }
+
+    #[inline]
+    fn header(&self) -> &'a [u8; MESSAGE_HEADER_BYTES] {
+        self.frame.first_chunk().expect(CHECKED)
+    }
+}
+
+const CHECKED: &str = "decode checked the frame";
+
+impl fmt::Debug for MessageRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().fmt(f)
     }
 }
 
 #[inline]
-fn decode_from(header: &[u8; MESSAGE_HEADER_BYTES], flags: u8) -> Result<Option<WorkerId>, WireError> {
+fn check_from(header: &[u8; MESSAGE_HEADER_BYTES], flags: u8) -> Result<(), WireError> {
     let from = i64::from_le_bytes(field::<40, 8, _>(header));
-    match (flags & Flags::HAS_FROM_WORKER != 0, from) {
-        (true, _) => Ok(Some(WorkerId(from))),
-        (false, 0) => Ok(None),
-        (false, _) => {
-            let expected = "from_worker 0, as the flag has-from-worker is clear";
-            Err(error::format(40, expected, Found::Number(from.into())))
-        }
+    if from != 0 && flags & Flags::HAS_FROM_WORKER == 0 {
+        let expected = "from_worker 0, as the flag has-from-worker is clear";
+        return Err(error::format(40, expected, Found::Number(from.into())));
     }
+    Ok(())
 }
 
-type Body<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
-
+/// Where the id ends and where the payload begins.
 #[inline]
-fn decode_body<'a>(header: &[u8; MESSAGE_HEADER_BYTES], body: &'a [u8], flags: u8) -> Result<Body<'a>, WireError> {
+fn check_parts(header: &[u8; MESSAGE_HEADER_BYTES], flags: u8, frame_bytes: usize) -> Result<(u32, u32), WireError> {
     let id_bytes = u32::from_le_bytes(field::<48, 4, _>(header));
     let trace_bytes = u32::from_le_bytes(field::<52, 4, _>(header));
     let payload_bytes = u32::from_le_bytes(field::<56, 4, _>(header));
@@ -498,21 +557,23 @@ fn decode_body<'a>(header: &[u8; MESSAGE_HEADER_BYTES], body: &'a [u8], flags: u
             let expected = "a trace id length, as the flag has-trace-id is set";
             return Err(error::format(52, expected, error::number(NO_TRACE.into())));
         }
-        (false, NO_TRACE) => None,
-        (true, bytes) => Some(bytes),
+        (false, NO_TRACE) => 0,
+        (true, bytes) => bytes,
         (false, bytes) => {
             let expected = "trace id length 4294967295 (absent), as the flag has-trace-id is clear";
             return Err(error::format(52, expected, error::number(bytes.into())));
         }
     };
     // Sums of three 32-bit lengths do not wrap in 64 bits.
-    let parts = u64::from(id_bytes) + u64::from(trace_bytes.unwrap_or(0)) + u64::from(payload_bytes);
-    if parts != body.len() as u64 {
+    let parts = u64::from(id_bytes) + u64::from(trace_bytes) + u64::from(payload_bytes);
+    if parts + MESSAGE_HEADER_BYTES as u64 != frame_bytes as u64 {
         return Err(error::format(48, "id, trace and payload lengths that fill the frame", Found::Length(parts)));
     }
-    let (id, rest) = body.split_at(id_bytes as usize);
-    let (trace, payload) = rest.split_at(trace_bytes.unwrap_or(0) as usize);
-    Ok((id, trace_bytes.map(|_| trace), payload))
+    // All three fit into the frame, whose length fits 32 bits.
+    const BODY_AT: u32 = 60;
+    const { assert!(BODY_AT as usize == MESSAGE_HEADER_BYTES) };
+    let id_end = BODY_AT + id_bytes;
+    Ok((id_end, id_end + trace_bytes))
 }
 
 #[cfg(test)]
@@ -591,8 +652,8 @@ mod tests {
     #[test]
     fn short_destination_is_left_alone_and_named() {
         let message = order();
-        let mut buffer = vec![0xaa; message.view().encoded_len() - 1];
-        let error = message.view().encode_into(&mut buffer).unwrap_err();
+        let mut buffer = vec![0xaa; message.encoded_len() - 1];
+        let error = message.encode_into(&mut buffer).unwrap_err();
         assert_eq!((error.kind, error.found), (WireErrorKind::TooBig, Found::Length(71)));
         assert!(buffer.iter().all(|&byte| byte == 0xaa));
     }
@@ -602,7 +663,7 @@ mod tests {
     fn a_message_over_4_gib_is_refused() {
         // One third of it, borrowed three times; refused before a page of it is touched.
         let third = vec![0; (u32::MAX / 3) as usize];
-        let message = MessageRef::new(MessageKind::Command, WorkerId(0), &third, &third).unwrap().traced(&third);
+        let message = MessageParts::new(MessageKind::Command, WorkerId(0), &third, &third).unwrap().traced(&third);
         let error = message.encode_into(&mut []).unwrap_err();
         assert_eq!(error.kind, WireErrorKind::Invalid, "{error}");
         assert_eq!(message.append_to(&mut Vec::new()), Err(error));
@@ -612,21 +673,21 @@ mod tests {
     fn both_ways_to_encode_agree_and_leave_the_rest_of_the_buffer() {
         let message = order();
         let mut buffer = [0xaa; 100];
-        let written = message.view().encode_into(&mut buffer).unwrap();
+        let written = message.encode_into(&mut buffer).unwrap();
         assert_eq!(buffer[..written], message.encode().unwrap());
         assert!(buffer[written..].iter().all(|&byte| byte == 0xaa));
     }
 
     #[test]
     fn borrowed_parts_encode_as_owned_ones() {
-        let view = MessageRef::new(MessageKind::Event, WorkerId(7), b"msg-1", b"hello")
+        let view = MessageParts::new(MessageKind::Event, WorkerId(7), b"msg-1", b"hello")
             .unwrap()
             .with(order().flags)
             .sent_by(WorkerId(-3))
             .traced(b"tr")
             .routed(WorkerId(9), Timestamp(11));
-        assert_eq!(view, order().view());
-        assert!(MessageRef::new(MessageKind::Event, WorkerId(7), b"", b"").is_err());
+        assert_eq!(view, order().parts());
+        assert!(MessageParts::new(MessageKind::Event, WorkerId(7), b"", b"").is_err());
     }
 
     #[test]

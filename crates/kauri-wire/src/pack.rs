@@ -79,6 +79,7 @@ impl<'a> Value<'a> {
             Self::F64(number) if (0.0..9_007_199_254_740_992.0).contains(&number) && number as u64 as f64 == number => {
                 Some(number as u64)
             }
+            Self::F32(number) => Self::F64(number.into()).as_uint(),
             _ => None,
         }
     }
@@ -406,7 +407,8 @@ impl MapBuf {
     /// Adds a key and its value at the end. A key is not looked for: adding it twice makes it stand there twice.
     ///
     /// # Panics
-    /// If the value is [nested](Value::depth) so deep that the map would have more than [`DEPTH_MAX`] levels.
+    /// If the value is [nested](Value::depth) so deep that the map would have more than [`DEPTH_MAX`] levels, or if key or value
+    /// is text or bytes of 4 GiB or more.
     pub fn put<'v>(&mut self, key: &str, value: impl Into<Value<'v>>) -> &mut Self {
         let value = value.into();
         self.levels = self.levels.max(nestable(&value));
@@ -449,7 +451,8 @@ impl ArrayBuf {
     /// Adds a value at the end.
     ///
     /// # Panics
-    /// If the value is [nested](Value::depth) so deep that the array would have more than [`DEPTH_MAX`] levels.
+    /// If the value is [nested](Value::depth) so deep that the array would have more than [`DEPTH_MAX`] levels, or is text or
+    /// bytes of 4 GiB or more.
     pub fn push<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
         let value = value.into();
         self.levels = self.levels.max(nestable(&value));

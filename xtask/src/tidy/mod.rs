@@ -61,7 +61,11 @@ pub(crate) fn run(tree: &Tree) -> Result<()> {
     }
     match findings.len() {
         0 => {
-            println!("tidy: {} files, {} rules, no findings", tree.files().count(), FILE_RULES.len() + TREE_RULES.len());
+            println!(
+                "tidy: {} files, {} rules, no findings",
+                tree.files().count(),
+                FILE_RULES.len() + TREE_RULES.len()
+            );
             Ok(())
         }
         count => Err(Failure::Failed(format!("the repository is not tidy; findings: {count}"))),

@@ -29,7 +29,7 @@ fn messages_and_intents_are_read_in_place() {
         let frame = message.encode().unwrap();
         assert_eq!(check(|| MessageRef::decode(&frame)).unwrap().to_message(), message);
         let mut buffer = vec![0; frame.len()];
-        assert_eq!(check(|| message.view().encode_into(&mut buffer)), Ok(frame.len()));
+        assert_eq!(check(|| message.encode_into(&mut buffer)), Ok(frame.len()));
         for cut in 0..frame.len() {
             check(|| MessageRef::decode(&frame[..cut])).unwrap_err();
         }
@@ -119,10 +119,11 @@ fn keys_and_markers_are_read_in_place() {
     check_key::<InboxKey>(InboxKey { worker: WorkerId(1), seq: Seq(2) });
     check_key::<TimerKey>(TimerKey { due: Timestamp(-1), seq: Seq(2) });
     check_key::<RunId>(run);
-    check_key::<JobId>("job");
+    let job = JobId::new("job").unwrap();
+    check_key::<JobId>(&job);
     check_key::<RetryKey>(b"message");
     check_key::<(String, Vec<u8>)>(("plain", b"bytes"));
-    check_key::<(JobId, RunId, u32, i8, String, Vec<u8>)>(("job", run, 1, -1, "", b""));
+    check_key::<(JobId, RunId, u32, i8, String, Vec<u8>)>((&job, run, 1, -1, "", b""));
     let text = run.to_string();
     assert_eq!(check(|| text.parse()), Ok(run));
     check(|| text[1..].parse::<RunId>()).unwrap_err();

@@ -176,11 +176,12 @@ proptest! {
         right in ("[a-c]{1,3}", runs(), any::<i64>()),
     ) {
         type Row = (JobId, RunId, WorkerId);
-        let rows = [&left, &right].map(|row| (row.0.as_str(), row.1, WorkerId(row.2)));
+        let jobs = [&left, &right].map(|row| JobId::new(row.0.as_str()).unwrap());
+        let rows = [(&jobs[0], left.1, WorkerId(left.2)), (&jobs[1], right.1, WorkerId(right.2))];
         check::<Row>(rows[0], rows[1], rows[0].cmp(&rows[1]))?;
         let key = Row::encode(rows[0]);
         let (job, run, worker) = Row::decode(&key).unwrap();
-        prop_assert_eq!((&*job, run, worker), rows[0]);
+        prop_assert_eq!((&*job, run, worker), (jobs[0].as_str(), left.1, WorkerId(left.2)));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! form. Beside numbers and hexadecimal stand names and text where there are any; in input either will do.
 
 use kauri::wire::{
-    Flags, Intent, IntentRef, Message, MessageId, MessageKind, MessageRef, Timestamp, TraceId, WireError, WorkerId,
+    Flags, INTENT_HEADER_BYTES, Intent, IntentRef, Message, MessageId, MessageKind, MessageRef, Timestamp, TraceId,
+    WireError, WorkerId,
 };
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,7 @@ const HAS_TRACE_ID: u8 = 0x20;
 
 /// A message as JSON.
 pub(crate) fn message(message: &MessageRef<'_>) -> Value {
-    let flags = flag_byte(message);
+    let flags = flag_byte(message.flags(), message.from().is_some(), message.trace().is_some());
     let names: Vec<_> = FLAGS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
     let kind = KINDS.iter().find(|(kind, _)| *kind == message.kind()).map(|(_, name)| *name);
     let mut object = json!({
@@ -41,7 +42,7 @@ pub(crate) fn message(message: &MessageRef<'_>) -> Value {
         "trace_id_hex": message.trace().map(hex::encode),
         "payload_len": message.payload().len(),
         "payload_hex": hex::encode(message.payload()),
-        "frame_len": message.encoded_len(),
+        "frame_len": message.frame().len(),
     });
     for (key, bytes) in
         [("message_id", Some(message.id())), ("trace_id", message.trace()), ("payload", Some(message.payload()))]
@@ -65,9 +66,9 @@ pub(crate) fn intent(intent: &IntentRef<'_>) -> Value {
         "kind_name": kind_name,
         "flags": u8::from(due.is_some()),
         "due_ts": due,
-        "message_len": intent.message().encoded_len(),
+        "message_len": intent.message().frame().len(),
         "message": message(intent.message()),
-        "frame_len": intent.encoded_len(),
+        "frame_len": INTENT_HEADER_BYTES + intent.message().frame().len(),
     })
 }
 
@@ -101,7 +102,7 @@ fn to_message(fields: Fields<'_>) -> Result<Message, String> {
     let wishes = Flags::from_bits(flags & 0x0f).map_err(|error| format!("field `flags`: {error}"))?;
     let message = message.with(wishes);
     // A number states all bits; names need not repeat what the fields say.
-    let present = flag_byte(&message.view());
+    let present = flag_byte(message.flags, message.from.is_some(), message.trace.is_some());
     let stated = if fields.0.get("flags").is_some_and(Value::is_number) { flags } else { flags | present };
     if stated != present {
         return Err(format!(
@@ -109,7 +110,7 @@ fn to_message(fields: Fields<'_>) -> Result<Message, String> {
         ));
     }
     fields.length("payload_len", message.payload.len())?;
-    fields.length("frame_len", message.view().encoded_len())?;
+    fields.length("frame_len", message.encoded_len())?;
     Ok(message)
 }
 
@@ -133,15 +134,15 @@ fn to_intent(fields: Fields<'_>) -> Result<Intent, String> {
         (_, Some(due)) => Intent::Arm { due, message },
         (_, None) => return Err("field `due_ts`: expected one for a timer-arm".into()),
     };
-    fields.length("message_len", intent.message().view().encoded_len())?;
-    fields.length("frame_len", intent.view().encoded_len())?;
+    fields.length("message_len", intent.message().encoded_len())?;
+    fields.length("frame_len", intent.encoded_len())?;
     Ok(intent)
 }
 
-fn flag_byte(message: &MessageRef<'_>) -> u8 {
-    let from = if message.from().is_some() { HAS_FROM_WORKER } else { 0 };
-    let trace = if message.trace().is_some() { HAS_TRACE_ID } else { 0 };
-    message.flags().bits() | from | trace
+fn flag_byte(flags: Flags, has_from_worker: bool, has_trace_id: bool) -> u8 {
+    let from = if has_from_worker { HAS_FROM_WORKER } else { 0 };
+    let trace = if has_trace_id { HAS_TRACE_ID } else { 0 };
+    flags.bits() | from | trace
 }
 
 fn printable(bytes: &[u8]) -> Option<&str> {
