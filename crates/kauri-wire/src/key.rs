@@ -235,19 +235,14 @@ impl Key for RetryKey {
         Cow::Borrowed("retry")
     }
 
-    /// # Panics
-    /// If the message id is empty, which no message's is.
     fn encode_into(message_id: &[u8], out: &mut Vec<u8>) {
-        assert!(!message_id.is_empty(), "a message id has at least one byte");
         out.extend_from_slice(Self::PREFIX);
         out.extend_from_slice(message_id);
     }
 
     fn decode(bytes: &[u8]) -> Result<&[u8], WireError> {
-        match bytes.strip_prefix(Self::PREFIX) {
-            Some(message_id) if !message_id.is_empty() => Ok(message_id),
-            _ => Err(error::format(0, "retry: and a message id", error::length(bytes.len()))),
-        }
+        let expected = "retry: and a message id";
+        bytes.strip_prefix(Self::PREFIX).ok_or_else(|| error::format(0, expected, error::length(bytes.len())))
     }
 }
 
