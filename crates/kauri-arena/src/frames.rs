@@ -1,0 +1,317 @@
+//! Frames: memory for pages, in chunks that are mapped when they are first needed, and the stamps of each page.
+//!
+//! ```text
+//! chunk:  | frame 0 | frame 1 | ... | frame 16383 | stamps 0 | stamps 1 | ... | stamps 16383 |
+//! stamps: | birth u64 | death u64 |
+//! ```
+//!
+//! Stamps are atomics; frames are plain memory that is shared only while it does not change. The birth says what a frame is:
+//!
+//! ```text
+//! 0                   empty: the page is not in memory
+//! 1                   being filled by whoever wrote the 1
+//! 2..                 a page born at that stamp, or the first page of a run
+//! top bit and i       page i of a run; the first page has the run's stamps
+//! ```
+//!
+//! The death of a page that lives is the greatest number. It is zero, which means the same, until the page is first made.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::stamp::Stamp;
+
+/// How many pages lie in one piece of memory; a run of pages does not cross its end.
+pub const CHUNK_PAGES: u32 = 1 << 14;
+
+const CHUNKS: usize = 1 << (32 - 14);
+const EMPTY: u64 = 0;
+const FILLING: u64 = 1;
+const INSIDE: u64 = 1 << 63;
+const HUGE_BYTES: usize = 2 << 20;
+
+/// How an attempt to load a page ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// It is in memory now.
+    Done,
+    /// It was already, or somebody else is bringing it.
+    Elsewhere,
+}
+
+/// All frames of an arena.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    page_bytes: usize,
+    chunks: Box<[AtomicPtr<u8>; CHUNKS]>,
+}
+
+/// The stamps of a page.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Stamps {
+    birth: AtomicU64,
+    death: AtomicU64,
+}
+
+/// What the birth word of a page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Birth {
+    Empty,
+    Filling,
+    At(Stamp),
+    /// Page `index` of a run.
+    Inside(u32),
+}
+
+/// One frame and the stamps of the page in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    start: NonNull<u8>,
+    pub(crate) stamps: &'a Stamps,
+    frames: PhantomData<&'a Frames>,
+}
+
+impl Frames {
+    pub(crate) fn new(page_bytes: usize) -> Self {
+        assert!(
+            page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes),
+            "a page of {page_bytes} bytes; expected a power of two from 256 to 65536"
+        );
+        // Zeroed by the system when it is touched, not by us: a small store touches little of it.
+        let chunks = Box::<[AtomicPtr<u8>; CHUNKS]>::new_zeroed();
+        // SAFETY: zero bytes are null pointers, which are valid in an `AtomicPtr`.
+        Self { page_bytes, chunks: unsafe { chunks.assume_init() } }
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// The frame of a page, if its chunk is mapped.
+    #[inline]
+    pub(crate) fn frame(&self, page: u32) -> Option<Frame<'_>> {
+        let chunk = NonNull::new(self.chunks[(page / CHUNK_PAGES) as usize].load(Ordering::Acquire))?;
+        let index = (page % CHUNK_PAGES) as usize;
+        // SAFETY: a chunk has CHUNK_PAGES frames of `page_bytes`, and `index < CHUNK_PAGES`.
+        let start = unsafe { chunk.add(index * self.page_bytes) };
+        // SAFETY: behind the frames lie as many stamps.
+        let stamps = unsafe { chunk.add(self.frames_bytes() + index * size_of::<Stamps>()) };
+        // SAFETY: mapped and zeroed by the system, which is a valid value; aligned, because the frames before them fill a
+        // multiple of 256 bytes; only ever accessed as these atomics; lives as long as `self`.
+        let stamps = unsafe { stamps.cast::<Stamps>().as_ref() };
+        Some(Frame { start, stamps, frames: PhantomData })
+    }
+
+    /// The frame of a page; its chunk is mapped if it was not.
+    pub(crate) fn frame_or_map(&self, page: u32) -> Frame<'_> {
+        if self.frame(page).is_none() {
+            self.map(page / CHUNK_PAGES);
+        }
+        self.frame(page).expect("its chunk was just mapped")
+    }
+
+    #[cold]
+    fn map(&self, chunk: u32) {
+        let mapped = map_chunk(self.chunk_bytes());
+        let cell = &self.chunks[chunk as usize];
+        if cell.compare_exchange(std::ptr::null_mut(), mapped, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: we mapped it just now and nobody else knows of it.
+            unsafe { unmap(mapped, self.chunk_bytes()) };
+        }
+    }
+
+    fn frames_bytes(&self) -> usize {
+        CHUNK_PAGES as usize * self.page_bytes
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        // A multiple of the system's page size, whatever that is up to 64 KiB.
+        self.frames_bytes() + (CHUNK_PAGES as usize * size_of::<Stamps>())
+    }
+
+    /// Fills an empty run of `pages` pages; one page is a run too.
+    pub(crate) fn load<E>(
+        &self,
+        first: u32,
+        pages: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<Stamp, E>,
+    ) -> Result<Load, E> {
+        assert!(is_run(first, pages), "pages {first} to {first}+{pages} are no run");
+        let Some(claim) = self.claim(first, pages) else { return Ok(Load::Elsewhere) };
+        let frame = self.frame_or_map(first);
+        // SAFETY: the frames were empty and the claim makes them ours: readers, the writer and other loaders ask for the
+        // birth first. The run lies in one chunk.
+        let birth = fill(unsafe { frame.bytes_mut(pages as usize * self.page_bytes) })?;
+        claim.mark(birth);
+        Ok(Load::Done)
+    }
+
+    /// Makes empty frames ours, all of them or none.
+    pub(crate) fn claim(&self, first: u32, pages: u32) -> Option<Claim<'_>> {
+        let mut claim = Claim { frames: self, first, pages: 0 };
+        for page in first..first + pages {
+            if !self.frame_or_map(page).stamps.exchange(EMPTY, FILLING) {
+                return None;
+            }
+            claim.pages += 1;
+        }
+        Some(claim)
+    }
+
+    /// Empties a page or a run that nobody has a slice of.
+    pub(crate) fn empty(&self, first: u32) {
+        self.frame_or_map(first).stamps.clear();
+        for index in 1..CHUNK_PAGES - first % CHUNK_PAGES {
+            let stamps = self.frame_or_map(first + index).stamps;
+            if stamps.birth() != Birth::Inside(index) {
+                break;
+            }
+            stamps.clear();
+        }
+    }
+
+    /// Whether the pages behind a first page belong to its run. A run is taken whole, so its last page speaks for all.
+    #[inline]
+    pub(crate) fn is_taken_as_one(&self, first: u32, pages: u32) -> bool {
+        pages == 1 || self.is_taken_as_run(first, pages)
+    }
+
+    fn is_taken_as_run(&self, first: u32, pages: u32) -> bool {
+        is_run(first, pages)
+            && self.frame(first + pages - 1).is_some_and(|last| last.stamps.birth() == Birth::Inside(pages - 1))
+    }
+}
+
+/// Whether these pages lie in one chunk.
+pub(crate) fn is_run(first: u32, pages: u32) -> bool {
+    pages > 0 && pages <= CHUNK_PAGES && first % CHUNK_PAGES <= CHUNK_PAGES - pages
+}
+
+/// Frames that were empty and are ours; empty again if we drop them.
+pub(crate) struct Claim<'a> {
+    frames: &'a Frames,
+    first: u32,
+    pages: u32,
+}
+
+impl Claim<'_> {
+    /// Turns the frames into a page or run born then; the first page last, because it is asked for first.
+    pub(crate) fn mark(self, birth: Stamp) {
+        assert!(birth.number() > FILLING, "a page born at stamp {birth}; pages are born at 2 or later");
+        for index in (1..self.pages).rev() {
+            let inside = &self.frames.frame_or_map(self.first + index).stamps.birth;
+            inside.store(INSIDE | u64::from(index), Ordering::Release);
+        }
+        self.frames.frame_or_map(self.first).stamps.birth.store(birth.number(), Ordering::Release);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        for page in self.first..self.first + self.pages {
+            self.frames.frame_or_map(page).stamps.birth.store(EMPTY, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let bytes = self.chunk_bytes();
+        for chunk in self.chunks.iter_mut().map(|chunk| *chunk.get_mut()).filter(|chunk| !chunk.is_null()) {
+            // SAFETY: mapped by `map` with this length, unmapped once, and nobody borrows from the arena any more.
+            unsafe { unmap(chunk, bytes) };
+        }
+    }
+}
+
+impl Stamps {
+    #[inline]
+    pub(crate) fn birth(&self) -> Birth {
+        match self.birth.load(Ordering::Acquire) {
+            EMPTY => Birth::Empty,
+            FILLING => Birth::Filling,
+            #[expect(clippy::cast_possible_truncation, reason = "an index within a chunk")]
+            inside if inside & INSIDE != 0 => Birth::Inside(inside as u32),
+            birth => Birth::At(Stamp::new(birth).expect("zero is EMPTY, and the greatest has the top bit")),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn death(&self) -> Stamp {
+        Stamp::new(self.death.load(Ordering::Acquire)).unwrap_or(Stamp::NEVER)
+    }
+
+    /// Sets the death. It comes after the birth of the same life, so that whoever sees it sees that birth or a later one.
+    pub(crate) fn set_death(&self, death: Stamp) {
+        self.death.store(death.number(), Ordering::Release);
+    }
+
+    /// Makes the frame empty, as if the page had never been.
+    pub(crate) fn clear(&self) {
+        self.death.store(0, Ordering::Relaxed);
+        self.birth.store(EMPTY, Ordering::Release);
+    }
+
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.birth.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// # Safety
+    /// The bytes lie in one chunk, and nobody changes them during `'a`.
+    #[inline]
+    pub(crate) unsafe fn bytes(self, count: usize) -> &'a [u8] {
+        // SAFETY: mapped, initialised (zeroed by the system), in one chunk and unchanging, as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), count) }
+    }
+
+    /// # Safety
+    /// The bytes lie in one chunk, and nobody else looks at them during `'a`.
+    #[inline]
+    pub(crate) unsafe fn bytes_mut(self, count: usize) -> &'a mut [u8] {
+        // SAFETY: as for `bytes`, and ours alone, as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), count) }
+    }
+}
+
+/// Zeroed memory, aligned for huge pages. All but its first two megabytes may be backed by them: a small store stays small.
+fn map_chunk(bytes: usize) -> *mut u8 {
+    let all = bytes + HUGE_BYTES;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+    let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, access, flags) };
+    let start = start.expect("the system gives address space for pages").cast::<u8>();
+    let before = start.align_offset(HUGE_BYTES).min(HUGE_BYTES);
+    // SAFETY: `before <= HUGE_BYTES`, so the aligned chunk of `bytes` lies inside the mapping.
+    let chunk = unsafe { start.add(before) };
+    // SAFETY: as above; the end of the chunk is inside the mapping or its end.
+    let end = unsafe { chunk.add(bytes) };
+    // SAFETY: what is before the chunk is ours, and unused.
+    unsafe { unmap(start, before) };
+    // SAFETY: so is what is behind it.
+    unsafe { unmap(end, HUGE_BYTES - before) };
+    if bytes > HUGE_BYTES {
+        // SAFETY: the chunk is longer than this.
+        let rest = unsafe { chunk.add(HUGE_BYTES) };
+        // SAFETY: advice on a part of the mapping just made; it changes no bytes. That it may be refused does no harm.
+        let _ = unsafe { rustix::mm::madvise(rest.cast(), bytes - HUGE_BYTES, Advice::LinuxHugepage) };
+    }
+    chunk
+}
+
+/// # Safety
+/// The range was mapped by `map_chunk` and nobody uses it any more.
+unsafe fn unmap(start: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller's promise.
+        let unmapped = unsafe { rustix::mm::munmap(start.cast(), bytes) };
+        unmapped.expect("a mapping of ours can be unmapped");
+    }
+}

@@ -1,0 +1,106 @@
+//! Page frames, and who may look at them: the one crate of Kauri with unsafe code.
+//!
+//! A store's pages live in frames of memory, page `n` in frame `n`. Readers borrow pages as plain slices, without a lock and
+//! without a count; one writer makes new pages and gives old ones up. This crate keeps the promise that makes the slices
+//! safe, whatever its callers do:
+//!
+//! - **A page that a reader can see does not change and is not used again.** Each page has two stamps, its *birth* and its
+//!   *death*. A reader of version `r` gets a page only if `birth <= r < death`. The writer may change a page only if it was
+//!   born in the writer's own, unsealed version, and may take a dead page again only when no reader holds a version of its
+//!   life.
+//! - **A reader's version is announced before it is used.** [`Arena::read`] stores the version into a slot, fences, and looks
+//!   again whether it is still the newest; the writer scans the slots behind a fence of its own. Whichever fence comes
+//!   first, either the reader sees that it is late, or the writer sees the reader.
+//!
+//! A caller with a bug (a stale page number, a page given up too early) gets `None` or a refusal, never freed or moving bytes.
+//!
+//! ```
+//! use kauri_arena::{Arena, Stamp};
+//!
+//! let (arena, mut writer) = Arena::new(4096, Stamp::FIRST, "empty");
+//! writer.tick();
+//! writer.take(7).expect("nobody uses page 7")[..5].copy_from_slice(b"hello");
+//! let version = writer.seal();
+//! assert!(arena.read().page(7).is_none(), "not published yet");
+//!
+//! arena.publish(version, "hello at 7");
+//! let reader = arena.read();
+//! assert_eq!((*reader.root(), &reader.page(7).expect("page 7 is in memory")[..5]), ("hello at 7", &b"hello"[..]));
+//! ```
+
+#![expect(
+    unsafe_code,
+    reason = "frames are shared between threads as raw memory; every block is argued where it stands"
+)]
+
+mod frames;
+mod slots;
+mod stamp;
+mod sync;
+mod versions;
+mod writer;
+
+use std::sync::Arc;
+
+pub use frames::{CHUNK_PAGES, Load};
+pub use stamp::Stamp;
+pub use versions::Reader;
+pub use writer::{InUse, Sealed, Writer};
+
+use frames::Frames;
+use slots::Slots;
+use versions::Ring;
+
+/// Frames for the pages of one store, and the versions of it that readers hold. `R` is what a version is found by: its root.
+#[derive(Debug)]
+pub struct Arena<R> {
+    frames: Frames,
+    slots: Slots,
+    ring: Ring<R>,
+}
+
+impl<R: Send + Sync> Arena<R> {
+    /// An arena for pages of `page_bytes`, whose first version is `version` with this root, and its one writer.
+    ///
+    /// # Panics
+    /// If `page_bytes` is not a power of two from 256 to 65536.
+    pub fn new(page_bytes: usize, version: Stamp, root: R) -> (Arc<Self>, Writer<R>) {
+        let frames = Frames::new(page_bytes);
+        let arena = Arc::new(Self { frames, slots: Slots::new(), ring: Ring::new(version, root) });
+        let writer = Writer::new(Arc::clone(&arena), version);
+        (arena, writer)
+    }
+
+    /// Holds the newest published version until the reader is dropped. No lock, no system call.
+    #[inline]
+    pub fn read(&self) -> Reader<'_, R> {
+        Reader::begin(self)
+    }
+
+    /// Makes a sealed version the one that readers begin with.
+    ///
+    /// # Panics
+    /// If a later one was published before.
+    #[expect(clippy::needless_pass_by_value, reason = "a sealed version is published once")]
+    pub fn publish(&self, version: Sealed, root: R) {
+        self.ring.publish(version.version(), root);
+    }
+
+    /// How many bytes a page has.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.frames.page_bytes()
+    }
+
+    /// Brings a run of pages that is not in memory into its frames; one page is a run too. `fill` gets the bytes to write and
+    /// returns when the run was born.
+    ///
+    /// # Errors
+    /// What `fill` returns; the run is not in memory then.
+    ///
+    /// # Panics
+    /// If the run crosses the end of a chunk.
+    pub fn load<E>(&self, first: u32, pages: u32, fill: impl FnOnce(&mut [u8]) -> Result<Stamp, E>) -> Result<Load, E> {
+        self.frames.load(first, pages, fill)
+    }
+}

@@ -1,0 +1,196 @@
+//! Where bytes are read, written and synced: the one seam between the store and the world.
+//!
+//! Three things persist separately, and each has its own call that makes it durable:
+//!
+//! ```text
+//! bytes   write_at, set_len  ──  File::sync            all earlier writes of this file, and its length
+//!         write_durable_at   ──  (by itself)           its own bytes, and the length needed to reach them
+//! names   open, rename, remove ─ Disk::sync_dir        all earlier changes of names
+//! ```
+//!
+//! Until then a crash may keep any part of them, in any combination: half a write, the second of two writes without the
+//! first, a length without its bytes, a file without its name. Code above this seam may rely on nothing else, and the
+//! simulator checks that it does not.
+//!
+//! An error from a write or a sync leaves the file in a state nobody knows: what was pending may be lost for good although
+//! the next sync succeeds. Whoever meets one stops writing and opens the file anew.
+
+mod memory;
+#[cfg(unix)]
+mod os;
+
+use std::{fmt, io};
+
+pub use memory::MemoryDisk;
+#[cfg(unix)]
+pub use os::OsDisk;
+
+/// One flat directory of files.
+///
+/// A name is a plain file name: one to [`NAME_BYTES_MAX`] bytes, no separator, no NUL, not `.` or `..`; anything else is
+/// refused with [`InvalidInput`](io::ErrorKind::InvalidInput). All calls may be made from several threads at once.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file. A file opened for writing is locked until it is dropped.
+    ///
+    /// # Errors
+    /// - `NotFound` if it must exist and does not, `AlreadyExists` if it must not exist and does;
+    /// - `WouldBlock` if it is open for writing already, in this process or in another.
+    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>>;
+
+    /// Gives the file `from` the name `to`; a file that had that name loses it, in the same instant. Files that are open
+    /// stay what they were. Durable after [`sync_dir`](Self::sync_dir).
+    ///
+    /// # Errors
+    /// `NotFound` if there is no `from`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Takes the name away. Whoever has the file open keeps it. Durable after [`sync_dir`](Self::sync_dir).
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such name.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Returns when every earlier creation, renaming and removal is durable. It says nothing about the files' bytes.
+    ///
+    /// # Errors
+    /// Whatever the disk reports. Some of the names may then be lost for good.
+    fn sync_dir(&self) -> io::Result<()>;
+}
+
+/// An open file: all positions are given, none is kept, so threads can share it.
+///
+/// A write through a file opened as [`Open::ReadOnly`] is refused with `PermissionDenied`.
+pub trait File: fmt::Debug + Send + Sync + 'static {
+    /// Fills `bytes` from position `at`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before `at + bytes.len()`; the bytes then hold nothing of use.
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `bytes` at position `at`, and makes the file longer if they reach beyond its end; a gap reads as
+    /// zeros. Durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Whatever the disk reports. A part of the bytes may have been written.
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Like [`write_at`](Self::write_at), and returns when these bytes, and the length needed to reach them, are on stable
+    /// storage. It promises nothing about earlier writes, nor that a crash before it returns leaves all or none of them.
+    ///
+    /// # Errors
+    /// Whatever the disk reports. A part of the bytes may have been written, or be lost for good.
+    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// How many bytes the file has.
+    ///
+    /// # Errors
+    /// Whatever the disk reports.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// Whatever the disk reports.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes the file this long: what is cut off is gone, what is added reads as zeros. Durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Whatever the disk reports.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Returns when every earlier write of this file and its length are durable. It says nothing about its name.
+    ///
+    /// # Errors
+    /// Whatever the disk reports. What was pending may then be lost for good, even if a later sync succeeds.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// It must exist; it is only read. Takes no lock: a writer may be at work, and the reader must cope with what it sees.
+    ReadOnly,
+    /// It must exist; it is read and written.
+    ReadWrite,
+    /// It is made if it is missing; it is read and written.
+    Create,
+    /// It must not exist; it is made, read and written.
+    CreateNew,
+}
+
+impl Open {
+    /// Whether the file can be written, and is therefore locked.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::ReadOnly)
+    }
+}
+
+/// The longest name of a file, in bytes: what common file systems allow.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Checks that a name is a plain file name; every disk does so first.
+///
+/// # Errors
+/// `InvalidInput` if it is not.
+pub fn check_name(name: &str) -> io::Result<()> {
+    let plain = !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', '\0']);
+    if plain && name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("expected a plain file name of 1 to {NAME_BYTES_MAX} bytes, found {name:?}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+/// The position after `len` bytes at `at`, if files reach that far.
+///
+/// # Errors
+/// `InvalidInput` if the end is beyond the 63 bits that operating systems give to positions.
+pub fn end_of(at: u64, len: usize) -> io::Result<u64> {
+    let end =
+        u64::try_from(len).ok().and_then(|len| at.checked_add(len)).filter(|end| *end <= i64::MAX.cast_unsigned());
+    end.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("expected a range below 2^63, found {len} bytes at {at}"))
+    })
+}
+
+/// What a second writer is told.
+#[must_use]
+pub fn locked(name: &str) -> io::Error {
+    let message = format!("the file {name:?} is open for writing elsewhere, in this process or in another");
+    io::Error::new(io::ErrorKind::WouldBlock, message)
+}
+
+/// What a write through a file opened for reading is told.
+#[must_use]
+pub fn read_only(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("the file {name:?} was opened for reading only"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_pass() {
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        for good in ["a", "store.kauri", "..a", "a..", "é", &longest] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "/", "a/b", "../a", "a\\b", "a\0b", &*["x"; NAME_BYTES_MAX + 1].concat()] {
+            assert_eq!(check_name(bad).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn positions_end_where_signed_offsets_do() {
+        let last = i64::MAX.cast_unsigned();
+        assert_eq!(end_of(last - 8, 8).expect("the last position"), last);
+        for (at, len) in [(last - 8, 9), (u64::MAX, 0), (u64::MAX, 1), (u64::MAX - 3, 4)] {
+            assert_eq!(end_of(at, len).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{len} at {at}");
+        }
+    }
+}

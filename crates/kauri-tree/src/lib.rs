@@ -1,0 +1,24 @@
+//! Kauri's store: everything that must survive is a row in one tree, in one file.
+//!
+//! Today its lowest layer stands: the [`disk`], through which the store does all its reading, writing and syncing. A
+//! [`Disk`](disk::Disk) is a directory of the operating system ([`OsDisk`](disk::OsDisk)), memory
+//! ([`MemoryDisk`](disk::MemoryDisk)), or the simulator's, which crashes.
+//!
+//! ```
+//! use kauri_tree::disk::{Disk, MemoryDisk, Open};
+//!
+//! let disk = MemoryDisk::new();
+//! let file = disk.open("store", Open::CreateNew)?;
+//! file.write_at(4, b"tree")?;
+//! file.sync()?;
+//! disk.sync_dir()?;
+//!
+//! let mut bytes = [0; 8];
+//! file.read_at(0, &mut bytes)?;
+//! assert_eq!(&bytes, b"\0\0\0\0tree");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod disk;
