@@ -222,6 +222,12 @@ impl<R: Send + Sync> Writer<R> {
         Sealed(self.now)
     }
 
+    /// The newest published version at the last scan.
+    #[must_use]
+    pub fn newest(&self) -> Stamp {
+        self.newest
+    }
+
     /// Looks which versions are held, and frees the roots of those that are not.
     pub fn scan(&mut self) -> &[Stamp] {
         // The newest first: a reader that the scan misses begins with it or a later one.

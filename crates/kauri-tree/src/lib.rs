@@ -21,4 +21,11 @@
 
 #![forbid(unsafe_code)]
 
+mod btree;
 pub mod disk;
+mod error;
+mod free;
+mod node;
+mod pager;
+
+pub use error::{Error, Fault, Result};

@@ -1,0 +1,307 @@
+//! Putting and removing rows.
+
+use super::search::{child_index, row_index};
+use super::{DEPTH_MAX, Order, Pages, PagesMut, Root};
+use crate::error::Result;
+use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
+
+/// What a key had before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Old {
+    /// No row.
+    Missing,
+    /// A value in the leaf.
+    Inline,
+    /// A value elsewhere, by its reference.
+    Overflow(Vec<u8>),
+}
+
+impl Old {
+    fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Inline(_) => Self::Inline,
+            Value::Overflow(reference) => Self::Overflow(reference.to_vec()),
+        }
+    }
+}
+
+/// The way from the root to a leaf: pages of the transaction's own, and which child was taken in each.
+struct Path {
+    steps: [(u32, usize); DEPTH_MAX],
+    len: usize,
+    leaf: u32,
+}
+
+impl Path {
+    fn push(&mut self, page: u32, child: usize) {
+        self.steps[self.len] = (page, child);
+        self.len += 1;
+    }
+
+    fn steps(&self) -> &[(u32, usize)] {
+        &self.steps[..self.len]
+    }
+
+    /// Whether the way goes through the last child of every branch.
+    fn is_rightmost(&self, pages: &impl Pages) -> Result<bool> {
+        for &(page, child) in self.steps() {
+            if child + 1 != Node::new(pages.page(page)?).count() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Makes all pages on the way to a key fresh.
+fn descend<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Path> {
+    let mut path = Path { steps: [(0, 0); DEPTH_MAX], len: 0, leaf: 0 };
+    root.page = pages.fresh(root.page)?;
+    let mut page = root.page;
+    loop {
+        let node = Node::new(pages.page(page)?);
+        if node.is_leaf() {
+            path.leaf = page;
+            return Ok(path);
+        }
+        let index = child_index::<O>(node, key);
+        let child = node.child(index);
+        let fresh = pages.fresh(child)?;
+        if fresh != child {
+            NodeMut::new(pages.page_mut(page)).set_child(index, fresh);
+        }
+        path.push(page, index);
+        page = fresh;
+    }
+}
+
+/// Writes a row, new or not, and tells what its key had before.
+pub(crate) fn put<O: Order + ?Sized>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<Old> {
+    if root.page == 0 {
+        root.page = pages.make()?;
+        NodeMut::new(pages.page_mut(root.page)).clear();
+    }
+    let path = descend::<O>(pages, root, key)?;
+    let node = Node::new(pages.page(path.leaf)?);
+    let (index, found) = row_index::<O>(node, key);
+    let old = if found { Old::of(node.value(index)) } else { Old::Missing };
+    let room = match found {
+        true => NodeMut::new(pages.page_mut(path.leaf)).replace(index, value, O::BYTEWISE),
+        false => insert_in_place::<O>(pages, path.leaf, index, key, value)?,
+    };
+    if !found {
+        root.rows += 1;
+        count(pages, &path, 1)?;
+    }
+    if !room {
+        let appended = !found && index == Node::new(pages.page(path.leaf)?).count() && path.is_rightmost(pages)?;
+        let change = Change { index, item: Item::row(key, value), replaces: found, appended };
+        rebuild::<O>(pages, root, &path, path.len, change)?;
+    }
+    Ok(old)
+}
+
+fn insert_in_place<O: Order + ?Sized>(
+    pages: &mut impl PagesMut,
+    leaf: u32,
+    index: usize,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<bool> {
+    let node = Node::new(pages.page(leaf)?);
+    let Some(suffix) = key.strip_prefix(node.prefix()) else { return Ok(false) };
+    let mut node = NodeMut::new(pages.page_mut(leaf));
+    Ok(node.insert(index, suffix, &Item::row(key, value), O::BYTEWISE))
+}
+
+/// Adds to the rows below each child on the way.
+fn count(pages: &mut impl PagesMut, path: &Path, more: i64) -> Result<()> {
+    for &(page, child) in path.steps() {
+        let rows = Node::new(pages.page(page)?).rows_below(child);
+        NodeMut::new(pages.page_mut(page)).set_rows(child, rows.wrapping_add_signed(more));
+    }
+    Ok(())
+}
+
+/// A change of a page for which there was no room where things lie.
+struct Change<'a> {
+    index: usize,
+    item: Item<'a>,
+    replaces: bool,
+    /// The item comes behind all others of the tree.
+    appended: bool,
+}
+
+/// Makes a page anew with a change, or two pages if one does not hold it. `depth` tells which page of the path: `path.len` is
+/// the leaf.
+fn rebuild<O: Order + ?Sized>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    path: &Path,
+    depth: usize,
+    change: Change<'_>,
+) -> Result<()> {
+    let page = if depth == path.len { path.leaf } else { path.steps[depth].0 };
+    let mut scratch = pages.scratch();
+    scratch.extend_from_slice(pages.page(page)?);
+    let node = Node::new(&scratch);
+    let source = match change.replaces {
+        true => Source::Replaced(node, change.index, change.item),
+        false => Source::Inserted(node, change.index, change.item),
+    };
+    let count = source.len();
+    if source.page_bytes(0, count, O::BYTEWISE) <= pages.page_bytes() {
+        build(&source, 0, count, O::BYTEWISE, pages.page_mut(page));
+        pages.return_scratch(scratch);
+        return Ok(());
+    }
+    let cut = split_point(&source, pages.page_bytes(), O::BYTEWISE, change.appended);
+    let right = pages.make()?;
+    build(&source, 0, cut, O::BYTEWISE, pages.page_mut(page));
+    build(&source, cut, count, O::BYTEWISE, pages.page_mut(right));
+    let mut separator = Vec::new();
+    separate::<O>(&source, cut, &mut separator);
+    pages.return_scratch(scratch);
+    let halves = Halves { left: page, right, separator: &separator, appended: change.appended };
+    adopt::<O>(pages, root, path, depth, &halves)
+}
+
+/// The shortest key that tells the items before the cut from those behind it.
+fn separate<O: Order + ?Sized>(source: &Source<'_>, cut: usize, out: &mut Vec<u8>) {
+    let (left, right) = (source.item(cut - 1), source.item(cut));
+    right.key_into(out);
+    // A branch's own key was made short when it was made.
+    if O::BYTEWISE && source.level() == 0 {
+        out.truncate(left.common_bytes(&right) + 1);
+    }
+}
+
+/// A page that became two.
+struct Halves<'a> {
+    left: u32,
+    right: u32,
+    separator: &'a [u8],
+    appended: bool,
+}
+
+/// Tells the parent of a page, or a new root, that the page became two.
+fn adopt<O: Order + ?Sized>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    path: &Path,
+    depth: usize,
+    halves: &Halves<'_>,
+) -> Result<()> {
+    let (left_rows, right_rows) =
+        (Node::new(pages.page(halves.left)?).rows(), Node::new(pages.page(halves.right)?).rows());
+    let right = Item::child(halves.separator, halves.right, right_rows);
+    let Some(depth) = depth.checked_sub(1) else {
+        let level = Node::new(pages.page(halves.left)?).level() + 1;
+        root.page = pages.make()?;
+        let mut node = NodeMut::new(pages.page_mut(root.page));
+        node.clear();
+        node.set_level(level);
+        let first = Item::child(&[], halves.left, left_rows);
+        let room = node.insert(0, &[], &first, O::BYTEWISE) && node.insert(1, halves.separator, &right, O::BYTEWISE);
+        assert!(room, "an empty page holds two children");
+        return Ok(());
+    };
+    let (parent, child) = path.steps[depth];
+    NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
+    let prefix = Node::new(pages.page(parent)?).prefix().len();
+    let shared = halves.separator.starts_with(Node::new(pages.page(parent)?).prefix());
+    let mut node = NodeMut::new(pages.page_mut(parent));
+    if shared && node.insert(child + 1, &halves.separator[prefix..], &right, O::BYTEWISE) {
+        return Ok(());
+    }
+    let change = Change { index: child + 1, item: right, replaces: false, appended: halves.appended };
+    rebuild::<O>(pages, root, path, depth, change)
+}
+
+/// Removes a row and tells what its key had.
+pub(crate) fn remove<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
+    // A key without a row changes nothing, so nothing is made fresh for it.
+    if super::get::<O>(pages, *root, key)?.is_none() {
+        return Ok(Old::Missing);
+    }
+    let path = descend::<O>(pages, root, key)?;
+    let node = Node::new(pages.page(path.leaf)?);
+    let (index, _) = row_index::<O>(node, key);
+    let old = Old::of(node.value(index));
+    NodeMut::new(pages.page_mut(path.leaf)).remove(index);
+    root.rows -= 1;
+    count(pages, &path, -1)?;
+    thin_out::<O>(pages, root, &path)?;
+    Ok(old)
+}
+
+/// Merges pages on the way that hold little with a neighbour, from the leaf up, and drops a root of one child.
+fn thin_out<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -> Result<()> {
+    let mut page = path.leaf;
+    for &(parent, child) in path.steps().iter().rev() {
+        let node = Node::new(pages.page(page)?);
+        if node.count() == 0 {
+            pages.retire(page);
+            NodeMut::new(pages.page_mut(parent)).remove_child(child);
+        } else if node.used_bytes() < pages.page_bytes() / 4 {
+            merge::<O>(pages, parent, child)?;
+        } else {
+            break;
+        }
+        page = parent;
+    }
+    shorten(pages, root)
+}
+
+/// Merges a child with the neighbour before or behind it, if both fit into one page.
+fn merge<O: Order + ?Sized>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
+    let branch = Node::new(pages.page(parent)?);
+    if branch.count() < 2 {
+        return Ok(());
+    }
+    let left = child.saturating_sub(1);
+    let right = left + 1;
+    let (left_page, right_page) = (branch.child(left), branch.child(right));
+    let rows = branch.rows_below(left) + branch.rows_below(right);
+    let mut separator = Vec::new();
+    branch.key_into(right, &mut separator);
+    let mut scratch = pages.scratch();
+    scratch.extend_from_slice(pages.page(left_page)?);
+    let middle = scratch.len();
+    scratch.extend_from_slice(pages.page(right_page)?);
+    let source = Source::Two(Node::new(&scratch[..middle]), Node::new(&scratch[middle..]), &separator);
+    let fits = source.page_bytes(0, source.len(), O::BYTEWISE) <= pages.page_bytes();
+    if fits {
+        let fresh = pages.fresh(left_page)?;
+        build(&source, 0, source.len(), O::BYTEWISE, pages.page_mut(fresh));
+        pages.retire(right_page);
+        let mut branch = NodeMut::new(pages.page_mut(parent));
+        branch.set_child(left, fresh);
+        branch.set_rows(left, rows);
+        branch.remove_child(right);
+    }
+    pages.return_scratch(scratch);
+    Ok(())
+}
+
+/// A root of one child is not needed, nor one without rows.
+fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
+    loop {
+        let node = Node::new(pages.page(root.page)?);
+        let below = match (node.is_leaf(), node.count()) {
+            (_, 0) => 0,
+            (false, 1) => node.child(0),
+            _ => return Ok(()),
+        };
+        pages.retire(root.page);
+        root.page = below;
+        if below == 0 {
+            return Ok(());
+        }
+    }
+}

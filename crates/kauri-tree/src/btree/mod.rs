@@ -1,0 +1,82 @@
+//! The copy-on-write B+ tree: rows in leaves, all at one depth, found by key, by range and by rank.
+//!
+//! A tree is a [`Root`]; its pages come from a [`Pages`]. Reading needs nothing else. Changing a tree makes the pages on the way
+//! to the change fresh (a page of the transaction's own; one copy per page and transaction), so whoever holds the old root
+//! goes on seeing the old tree.
+
+mod edit;
+mod scan;
+mod search;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::cmp::Ordering;
+
+pub(crate) use edit::{Old, put, remove};
+pub(crate) use scan::Scan;
+pub(crate) use search::{get, rank};
+pub(crate) use verify::{Seen, verify};
+
+use crate::error::Result;
+use crate::node::{HEADER_BYTES, SLOT_BYTES};
+
+/// The deepest tree: at 256-byte pages a branch has two children at least, and there are 2^32 pages.
+pub(crate) const DEPTH_MAX: usize = 33;
+
+/// Where a tree begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Root {
+    /// The topmost page; 0 if there are no rows. (Page 0 is never a tree's.)
+    pub(crate) page: u32,
+    /// How many rows there are.
+    pub(crate) rows: u64,
+}
+
+/// Pages to read.
+pub(crate) trait Pages {
+    fn page(&self, page: u32) -> Result<&[u8]>;
+}
+
+/// Pages to read and to make.
+pub(crate) trait PagesMut: Pages {
+    /// The number of bytes of a page.
+    fn page_bytes(&self) -> usize;
+    /// An empty page of the transaction's own.
+    fn make(&mut self) -> Result<u32>;
+    /// A page of the transaction's own with the content of this one, which may be itself; else the old one is given up.
+    fn fresh(&mut self, page: u32) -> Result<u32>;
+    /// A page of the transaction's own, to change.
+    fn page_mut(&mut self, page: u32) -> &mut [u8];
+    /// Gives a page up.
+    fn retire(&mut self, page: u32);
+    /// A buffer that is used for one rebuilding of a page at a time.
+    fn scratch(&mut self) -> Vec<u8>;
+    /// Gives the buffer back.
+    fn return_scratch(&mut self, scratch: Vec<u8>);
+}
+
+/// The order of a tree's keys.
+pub(crate) trait Order {
+    /// Whether it is the order of their bytes: then pages have prefixes and heads.
+    const BYTEWISE: bool;
+    fn compare(left: &[u8], right: &[u8]) -> Ordering;
+}
+
+impl<K: kauri_wire::Key + ?Sized> Order for K {
+    const BYTEWISE: bool = K::BYTEWISE;
+
+    fn compare(left: &[u8], right: &[u8]) -> Ordering {
+        K::compare(left, right)
+    }
+}
+
+/// The longest key in pages of this size.
+pub(crate) const fn key_bytes_max(page_bytes: usize) -> usize {
+    page_bytes / 4 - SLOT_BYTES
+}
+
+/// The most bytes that a row may take in a page of this size, with its slot: two rows always fit, whatever their prefix.
+pub(crate) const fn row_bytes_max(page_bytes: usize) -> usize {
+    (page_bytes - HEADER_BYTES) / 2 - SLOT_BYTES
+}

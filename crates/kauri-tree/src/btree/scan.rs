@@ -1,0 +1,129 @@
+//! Rows in order, from either end of a range towards the other.
+
+use super::search::{child_index, row_index};
+use super::{DEPTH_MAX, Order, Pages, Root};
+use crate::error::Result;
+use crate::node::Node;
+
+/// A place between two rows of a tree, from which one can go either way.
+pub(crate) struct Scan<'a, P> {
+    pages: &'a P,
+    /// The branches on the way, and which child was taken in each.
+    steps: [(u32, usize); DEPTH_MAX],
+    len: usize,
+    leaf: Option<Node<'a>>,
+    /// The row behind the place.
+    index: usize,
+}
+
+impl<'a, P: Pages> Scan<'a, P> {
+    fn new(pages: &'a P) -> Self {
+        Self { pages, steps: [(0, 0); DEPTH_MAX], len: 0, leaf: None, index: 0 }
+    }
+
+    /// Before the first row.
+    pub(crate) fn first(pages: &'a P, root: Root) -> Result<Self> {
+        let mut scan = Self::new(pages);
+        if root.page != 0 {
+            scan.down(root.page, |_| 0)?;
+        }
+        Ok(scan)
+    }
+
+    /// Behind the last row.
+    pub(crate) fn last(pages: &'a P, root: Root) -> Result<Self> {
+        let mut scan = Self::new(pages);
+        if root.page != 0 {
+            scan.down(root.page, |node| node.count() - 1)?;
+            scan.index = scan.leaf.map_or(0, Node::count);
+        }
+        Ok(scan)
+    }
+
+    /// Before the first row whose key is not less.
+    pub(crate) fn seek<O: Order + ?Sized>(pages: &'a P, root: Root, key: &[u8]) -> Result<Self> {
+        let mut scan = Self::new(pages);
+        if root.page != 0 {
+            scan.down(root.page, |node| child_index::<O>(node, key))?;
+            scan.index = scan.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
+        }
+        Ok(scan)
+    }
+
+    /// Goes down to a leaf, and to its first row.
+    fn down(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        let mut page = page;
+        let mut node = Node::new(self.pages.page(page)?);
+        while !node.is_leaf() {
+            let child = choose(node);
+            self.steps[self.len] = (page, child);
+            self.len += 1;
+            page = node.child(child);
+            node = Node::new(self.pages.page(page)?);
+        }
+        self.leaf = Some(node);
+        self.index = 0;
+        Ok(())
+    }
+
+    /// The row behind the place, which moves behind it.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(Node<'a>, usize)>> {
+        loop {
+            let Some(leaf) = self.leaf else { return Ok(None) };
+            if self.index < leaf.count() {
+                self.index += 1;
+                return Ok(Some((leaf, self.index - 1)));
+            }
+            if !self.step_right()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The row before the place, which moves before it.
+    #[inline]
+    pub(crate) fn previous(&mut self) -> Result<Option<(Node<'a>, usize)>> {
+        loop {
+            let Some(leaf) = self.leaf else { return Ok(None) };
+            if self.index > 0 {
+                self.index -= 1;
+                return Ok(Some((leaf, self.index)));
+            }
+            if !self.step_left()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Moves to the start of the next leaf, if there is one.
+    fn step_right(&mut self) -> Result<bool> {
+        for depth in (0..self.len).rev() {
+            let (page, child) = self.steps[depth];
+            let node = Node::new(self.pages.page(page)?);
+            if child + 1 < node.count() {
+                self.steps[depth].1 = child + 1;
+                self.len = depth + 1;
+                self.down(node.child(child + 1), |_| 0)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves to the end of the leaf before, if there is one.
+    fn step_left(&mut self) -> Result<bool> {
+        for depth in (0..self.len).rev() {
+            let (page, child) = self.steps[depth];
+            let node = Node::new(self.pages.page(page)?);
+            if child > 0 {
+                self.steps[depth].1 = child - 1;
+                self.len = depth + 1;
+                self.down(node.child(child - 1), |node| node.count() - 1)?;
+                self.index = self.leaf.map_or(0, Node::count);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

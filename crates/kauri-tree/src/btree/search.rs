@@ -1,0 +1,47 @@
+//! Finding a row by its key, and its place among the others.
+
+use super::{Order, Pages, Root};
+use crate::error::Result;
+use crate::node::{Node, Value};
+
+/// The value of a key.
+#[inline]
+pub(crate) fn get<'a, O: Order + ?Sized>(pages: &'a impl Pages, root: Root, key: &[u8]) -> Result<Option<Value<'a>>> {
+    if root.page == 0 {
+        return Ok(None);
+    }
+    let mut node = Node::new(pages.page(root.page)?);
+    while !node.is_leaf() {
+        node = Node::new(pages.page(node.child(child_index::<O>(node, key)))?);
+    }
+    let (index, found) = row_index::<O>(node, key);
+    Ok(found.then(|| node.value(index)))
+}
+
+/// How many rows have a lesser key, and whether there is a row with this one.
+pub(crate) fn rank<O: Order + ?Sized>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<(u64, bool)> {
+    if root.page == 0 {
+        return Ok((0, false));
+    }
+    let mut before = 0;
+    let mut node = Node::new(pages.page(root.page)?);
+    while !node.is_leaf() {
+        let index = child_index::<O>(node, key);
+        before += (0..index).map(|child| node.rows_below(child)).sum::<u64>();
+        node = Node::new(pages.page(node.child(index))?);
+    }
+    let (index, found) = row_index::<O>(node, key);
+    Ok((before + index as u64, found))
+}
+
+/// The child of a branch that a key belongs to.
+#[inline]
+pub(super) fn child_index<O: Order + ?Sized>(node: Node<'_>, key: &[u8]) -> usize {
+    if O::BYTEWISE { node.find_child(key) } else { node.find_child_by(|other| O::compare(other, key)) }
+}
+
+/// The first row of a leaf whose key is not less, and whether it is this key.
+#[inline]
+pub(super) fn row_index<O: Order + ?Sized>(node: Node<'_>, key: &[u8]) -> (usize, bool) {
+    if O::BYTEWISE { node.find(key) } else { node.find_by(|other| O::compare(other, key)) }
+}

@@ -1,0 +1,145 @@
+//! Free pages: a set of numbers as bits, with a bit above every 64 that says whether any is set.
+//!
+//! ```text
+//! level 2:                 |.......................1|          one bit per word of level 1
+//! level 1:      |..1.....................1|  ...               one bit per word of level 0
+//! level 0: | 64 pages | 64 pages | ...                         one bit per page
+//! ```
+//!
+//! The lowest free page is found by looking at one word per level, whatever the number of pages.
+
+/// A set of page numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeSet {
+    /// From the bits of pages up; the topmost level is one word.
+    levels: Vec<Vec<u64>>,
+    len: usize,
+}
+
+impl FreeSet {
+    /// How many pages are in the set.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn contains(&self, page: u32) -> bool {
+        let (word, bit) = place(page as usize);
+        self.levels.first().and_then(|level| level.get(word)).is_some_and(|bits| bits & bit != 0)
+    }
+
+    /// Adds a page that is not in the set.
+    pub(crate) fn insert(&mut self, page: u32) {
+        assert!(!self.contains(page), "page {page} is freed twice");
+        self.len += 1;
+        self.grow(page as usize / 64 + 1);
+        let mut index = page as usize;
+        for level in &mut self.levels {
+            let (word, bit) = place(index);
+            let was_empty = level[word] == 0;
+            level[word] |= bit;
+            if !was_empty {
+                break;
+            }
+            index = word;
+        }
+    }
+
+    /// Makes room for so many words of pages.
+    fn grow(&mut self, words: usize) {
+        if self.levels.first().is_some_and(|level| level.len() >= words) {
+            return;
+        }
+        // At least doubled, so that growing page by page costs little.
+        let mut words = words.next_power_of_two().max(8);
+        let mut depth = 0;
+        loop {
+            if depth == self.levels.len() {
+                let below_has_any = depth > 0 && self.levels[depth - 1].iter().any(|&bits| bits != 0);
+                self.levels.push(vec![u64::from(below_has_any)]);
+            }
+            self.levels[depth].resize(words, 0);
+            if words == 1 {
+                return;
+            }
+            words = words.div_ceil(64);
+            depth += 1;
+        }
+    }
+
+    /// Takes the lowest page out of the set.
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut index = 0;
+        for level in self.levels.iter().rev() {
+            index = index * 64 + level[index].trailing_zeros() as usize;
+        }
+        let page = u32::try_from(index).expect("page numbers have 32 bits");
+        self.remove(page);
+        Some(page)
+    }
+
+    /// Takes a page out of the set, which is in it.
+    pub(crate) fn remove(&mut self, page: u32) {
+        assert!(self.contains(page), "page {page} is taken twice");
+        self.len -= 1;
+        let mut index = page as usize;
+        for level in &mut self.levels {
+            let (word, bit) = place(index);
+            level[word] &= !bit;
+            if level[word] != 0 {
+                break;
+            }
+            index = word;
+        }
+    }
+
+    /// The pages of the set, lowest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.levels.first().into_iter().flatten().enumerate();
+        words.flat_map(|(word, &bits)| {
+            let set = (0..64).filter(move |bit| bits >> bit & 1 != 0);
+            set.map(move |bit| u32::try_from(word * 64 + bit).expect("page numbers have 32 bits"))
+        })
+    }
+}
+
+const fn place(index: usize) -> (usize, u64) {
+    (index / 64, 1 << (index % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_set_under_random_changes() {
+        let mut state = 7_u64;
+        let mut random = move |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32 % below
+        };
+        for most in [10, 100, 5_000, 300_000, 20_000_000] {
+            let (mut set, mut model) = (FreeSet::default(), BTreeSet::new());
+            for _ in 0..3_000 {
+                let page = random(most);
+                match (random(5), model.contains(&page)) {
+                    (0, _) => assert_eq!(set.pop(), model.pop_first()),
+                    (_, true) => {
+                        set.remove(page);
+                        model.remove(&page);
+                    }
+                    (_, false) => {
+                        set.insert(page);
+                        model.insert(page);
+                    }
+                }
+                assert_eq!(set.len(), model.len());
+                assert_eq!(set.contains(page), model.contains(&page));
+            }
+            assert!(set.iter().eq(model.iter().copied()));
+        }
+    }
+}

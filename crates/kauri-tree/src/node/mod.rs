@@ -1,0 +1,390 @@
+//! A node of a B+ tree in one page: rows in a leaf, children in a branch.
+//!
+//! ```text
+//!  0          8       16     17      18      20     22     24       26         32
+//!  | checksum | birth | kind | level | count | heap | dead | prefix | reserved | prefix bytes, padded to 8 |
+//!  | slots: 8 bytes each, growing >     |     free     |     < cells, `heap` bytes of which `dead` are unused |
+//!
+//!  slot:         | head u32 | cell offset u16 | key length, 14 bits; value kind, 2 bits |
+//!  leaf cell:    | value length u16 | key | value |
+//!  branch cell:  | child u32 | rows below: u16 at level 1, u48 above | key |
+//! ```
+//!
+//! All integers are little-endian. Slots are sorted by key; cells are in no order. What all keys of a page begin with stands
+//! once, as its prefix; *key* in slots and cells is what follows it. A *head* is the first four bytes of that, as a
+//! big-endian number, padded with zeros: most comparisons need nothing else, and heads lie together.
+//!
+//! The first key of a branch stands for everything below the second: it is empty, and shares no prefix. A branch key is the shortest text that tells
+//! its child from the one before.
+//!
+//! The first sixteen bytes belong to whoever writes pages to disk; a node does not look at them.
+
+mod build;
+mod edit;
+
+use std::cmp::Ordering;
+
+pub(crate) use build::{Item, Source, build, split_point};
+pub(crate) use edit::NodeMut;
+
+use crate::error::Fault;
+
+/// The bytes before the prefix.
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const SLOT_BYTES: usize = 8;
+
+const KIND_AT: usize = 16;
+const LEVEL_AT: usize = 17;
+const COUNT_AT: usize = 18;
+const HEAP_AT: usize = 20;
+const DEAD_AT: usize = 22;
+const PREFIX_AT: usize = 24;
+
+const KIND_NODE: u8 = 1;
+
+const KEY_BITS: u32 = 14;
+const KEY_MASK: u16 = (1 << KEY_BITS) - 1;
+
+/// Rows of a leaf may have their value elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value<'a> {
+    /// Here.
+    Inline(&'a [u8]),
+    /// In a run of pages: the bytes of the reference to it.
+    Overflow(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    pub(crate) const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Inline(bytes) | Self::Overflow(bytes) => bytes,
+        }
+    }
+
+    const fn kind(self) -> u16 {
+        match self {
+            Self::Inline(_) => 0,
+            Self::Overflow(_) => 1,
+        }
+    }
+}
+
+/// A node, to be read. The page was checked when it came from the disk, or was made by us.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    page: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    #[inline]
+    pub(crate) const fn new(page: &'a [u8]) -> Self {
+        Self { page }
+    }
+
+    /// 0 for a leaf; above a leaf 1, and so on.
+    #[inline]
+    pub(crate) fn level(self) -> u8 {
+        self.page[LEVEL_AT]
+    }
+
+    #[inline]
+    pub(crate) fn is_leaf(self) -> bool {
+        self.level() == 0
+    }
+
+    /// How many slots there are.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.field(COUNT_AT) as usize
+    }
+
+    #[inline]
+    fn field(self, at: usize) -> u16 {
+        u16::from_le_bytes([self.page[at], self.page[at + 1]])
+    }
+
+    /// What all keys begin with; the first key of a branch does not count.
+    #[inline]
+    pub(crate) fn prefix(self) -> &'a [u8] {
+        &self.page[HEADER_BYTES..HEADER_BYTES + self.field(PREFIX_AT) as usize]
+    }
+
+    #[inline]
+    fn slots(self) -> &'a [[u8; SLOT_BYTES]] {
+        let start = slots_at(self.field(PREFIX_AT) as usize);
+        self.page[start..start + self.count() * SLOT_BYTES].as_chunks().0
+    }
+
+    /// The bytes before the key in a cell.
+    #[inline]
+    fn fixed_bytes(self) -> usize {
+        fixed_bytes(self.level())
+    }
+
+    #[inline]
+    fn cell(self, index: usize) -> (usize, usize, u16) {
+        let [_, _, _, _, low, high, length, kind] = self.slots()[index];
+        let packed = u16::from_le_bytes([length, kind]);
+        (u16::from_le_bytes([low, high]) as usize, (packed & KEY_MASK) as usize, packed >> KEY_BITS)
+    }
+
+    /// What follows the prefix in a key.
+    #[inline]
+    pub(crate) fn suffix(self, index: usize) -> &'a [u8] {
+        let (at, length, _) = self.cell(index);
+        let start = at + self.fixed_bytes();
+        &self.page[start..start + length]
+    }
+
+    /// Writes a whole key to the end of `out`.
+    pub(crate) fn key_into(self, index: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix());
+        out.extend_from_slice(self.suffix(index));
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub(crate) fn value(self, index: usize) -> Value<'a> {
+        debug_assert!(self.is_leaf());
+        let (at, key_bytes, kind) = self.cell(index);
+        let bytes = self.field(at) as usize;
+        let start = at + 2 + key_bytes;
+        let value = &self.page[start..start + bytes];
+        if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) }
+    }
+
+    /// A row's key after the prefix, and its value, in one look.
+    #[inline]
+    pub(crate) fn row(self, index: usize) -> (&'a [u8], Value<'a>) {
+        let (at, key_bytes, kind) = self.cell(index);
+        let bytes = self.field(at) as usize;
+        let (key, value) = self.page[at + 2..at + 2 + key_bytes + bytes].split_at(key_bytes);
+        (key, if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) })
+    }
+
+    /// The page of a child.
+    #[inline]
+    pub(crate) fn child(self, index: usize) -> u32 {
+        debug_assert!(!self.is_leaf());
+        let (at, _, _) = self.cell(index);
+        u32::from_le_bytes(self.page[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    /// How many rows lie below a child.
+    pub(crate) fn rows_below(self, index: usize) -> u64 {
+        debug_assert!(!self.is_leaf());
+        let (at, _, _) = self.cell(index);
+        let mut rows = [0; 8];
+        let stored = &self.page[at + 4..at + self.fixed_bytes()];
+        rows[..stored.len()].copy_from_slice(stored);
+        u64::from_le_bytes(rows)
+    }
+
+    /// How many rows the node holds, or lie below it.
+    pub(crate) fn rows(self) -> u64 {
+        match self.is_leaf() {
+            true => self.count() as u64,
+            false => (0..self.count()).map(|index| self.rows_below(index)).sum(),
+        }
+    }
+
+    /// The first row whose key is not less, in the order of bytes, and whether it is this key.
+    #[inline]
+    pub(crate) fn find(self, key: &[u8]) -> (usize, bool) {
+        let prefix = self.prefix();
+        match key.strip_prefix(prefix) {
+            Some(suffix) => self.find_suffix(suffix, 0),
+            None if key < prefix => (0, false),
+            None => (self.count(), false),
+        }
+    }
+
+    /// The child that a key belongs to, in the order of bytes.
+    #[inline]
+    pub(crate) fn find_child(self, key: &[u8]) -> usize {
+        let prefix = self.prefix();
+        match key.strip_prefix(prefix) {
+            Some(suffix) => {
+                let (index, found) = self.find_suffix(suffix, 1);
+                if found { index } else { index - 1 }
+            }
+            None if key < prefix => 0,
+            None => self.count() - 1,
+        }
+    }
+
+    /// The first slot from `first` on whose key is not less, and whether it is this key.
+    #[inline]
+    fn find_suffix(self, suffix: &[u8], first: usize) -> (usize, bool) {
+        let slots = self.slots();
+        let head = head(suffix);
+        let mut index = lower_bound(slots, first, head);
+        // Keys with the same head are few; those of four bytes or less differ in length alone.
+        while let Some(slot) = slots.get(index)
+            && slot_head(slot) == head
+        {
+            match self.suffix(index).cmp(suffix) {
+                Ordering::Less => index += 1,
+                Ordering::Equal => return (index, true),
+                Ordering::Greater => break,
+            }
+        }
+        (index, false)
+    }
+
+    /// The first row whose key is not less in some order, and whether it is this key. Such nodes have no prefix.
+    pub(crate) fn find_by(self, order: impl Fn(&[u8]) -> Ordering) -> (usize, bool) {
+        self.find_by_from(0, order)
+    }
+
+    /// The child that a key belongs to in some order.
+    pub(crate) fn find_child_by(self, order: impl Fn(&[u8]) -> Ordering) -> usize {
+        let (index, found) = self.find_by_from(1, order);
+        if found { index } else { index - 1 }
+    }
+
+    fn find_by_from(self, first: usize, order: impl Fn(&[u8]) -> Ordering) -> (usize, bool) {
+        let (mut low, mut high) = (first, self.count());
+        while low < high {
+            let middle = low.midpoint(high);
+            match order(self.suffix(middle)) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return (middle, true),
+                Ordering::Greater => high = middle,
+            }
+        }
+        (low, false)
+    }
+
+    /// The bytes that a page of only these cells would need.
+    pub(crate) fn used_bytes(self) -> usize {
+        let live = self.field(HEAP_AT) as usize - self.field(DEAD_AT) as usize;
+        slots_at(self.field(PREFIX_AT) as usize) + self.count() * SLOT_BYTES + live
+    }
+
+    /// The bytes between slots and cells.
+    fn gap_bytes(self) -> usize {
+        let slots_end = slots_at(self.field(PREFIX_AT) as usize) + self.count() * SLOT_BYTES;
+        self.page.len() - self.field(HEAP_AT) as usize - slots_end
+    }
+
+    fn cell_bytes(self, index: usize) -> usize {
+        let (at, key_bytes, _) = self.cell(index);
+        let value_bytes = if self.is_leaf() { self.field(at) as usize } else { 0 };
+        self.fixed_bytes() + key_bytes + value_bytes
+    }
+
+    /// Checks everything that reading relies on: after this no read of the page can go wrong.
+    pub(crate) fn check(page: &'a [u8], bytewise: bool) -> Result<Self, Fault> {
+        let node = Self { page };
+        if page[KIND_AT] != KIND_NODE {
+            return Err(Fault::new("a node", page[KIND_AT].into()));
+        }
+        let (heap, prefix) = (node.field(HEAP_AT) as usize, node.field(PREFIX_AT) as usize);
+        let slots_end = slots_at(prefix) + node.count() * SLOT_BYTES;
+        if slots_end + heap > page.len() {
+            return Err(Fault::new("slots and cells that do not overlap", (slots_end + heap) as u64));
+        }
+        let mut live = 0;
+        for index in 0..node.count() {
+            live += node.check_cell(index, page.len() - heap)?;
+        }
+        if live + node.field(DEAD_AT) as usize != heap {
+            return Err(Fault::new("live and dead cells that fill the heap", live as u64));
+        }
+        if !node.is_leaf() && (node.count() == 0 || !node.suffix(0).is_empty()) {
+            return Err(Fault::new("a first child without a key", node.count() as u64));
+        }
+        if bytewise {
+            node.check_order()?
+        } else {
+            node.check_plain()?
+        }
+        Ok(node)
+    }
+
+    fn check_cell(self, index: usize, heap_at: usize) -> Result<usize, Fault> {
+        let (at, key_bytes, kind) = self.cell(index);
+        let fixed = self.fixed_bytes();
+        if at < heap_at || at + fixed + key_bytes > self.page.len() {
+            return Err(Fault::new("a cell inside the heap", at as u64));
+        }
+        let bytes = self.cell_bytes(index);
+        if at + bytes > self.page.len() {
+            return Err(Fault::new("a value inside the page", bytes as u64));
+        }
+        if kind > u16::from(self.is_leaf()) {
+            return Err(Fault::new("a known kind of value", kind.into()));
+        }
+        Ok(bytes)
+    }
+
+    fn check_order(self) -> Result<(), Fault> {
+        let first = usize::from(!self.is_leaf());
+        for index in first..self.count() {
+            if slot_head(&self.slots()[index]) != head(self.suffix(index)) {
+                return Err(Fault::new("the head of the key", index as u64));
+            }
+            if index > first && self.suffix(index - 1) >= self.suffix(index) {
+                return Err(Fault::new("keys in order", index as u64));
+            }
+        }
+        Ok(())
+    }
+
+    /// In another order than that of bytes, nodes have neither prefix nor heads.
+    fn check_plain(self) -> Result<(), Fault> {
+        match self.prefix().is_empty() {
+            true => Ok(()),
+            false => Err(Fault::new("no prefix", self.prefix().len() as u64)),
+        }
+    }
+}
+
+/// Where the slots begin.
+#[inline]
+const fn slots_at(prefix_bytes: usize) -> usize {
+    HEADER_BYTES + prefix_bytes.next_multiple_of(SLOT_BYTES)
+}
+
+/// The bytes before the key in a cell of this level.
+#[inline]
+const fn fixed_bytes(level: u8) -> usize {
+    match level {
+        0 => 2,
+        1 => 6,
+        _ => 10,
+    }
+}
+
+/// The first four bytes of a key as a number that sorts like them.
+#[inline]
+pub(crate) fn head(suffix: &[u8]) -> u32 {
+    match suffix.first_chunk::<4>() {
+        Some(bytes) => u32::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 4];
+            bytes[..suffix.len()].copy_from_slice(suffix);
+            u32::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[inline]
+fn slot_head(slot: &[u8; SLOT_BYTES]) -> u32 {
+    u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]])
+}
+
+/// The first slot from `first` on whose head is not less. No branch depends on the heads, so none is mispredicted.
+#[inline]
+fn lower_bound(slots: &[[u8; SLOT_BYTES]], first: usize, head: u32) -> usize {
+    let mut rest = &slots[first.min(slots.len())..];
+    let mut index = first;
+    while rest.len() > 1 {
+        let half = rest.len() / 2;
+        let less = slot_head(&rest[half - 1]) < head;
+        index += if less { half } else { 0 };
+        rest = if less { &rest[half..] } else { &rest[..half] };
+    }
+    index + usize::from(rest.first().is_some_and(|slot| slot_head(slot) < head))
+}
