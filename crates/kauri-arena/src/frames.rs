@@ -162,16 +162,13 @@ impl Frames {
         Some(claim)
     }
 
-    /// Empties a page or a run that nobody has a slice of.
-    pub(crate) fn empty(&self, first: u32) {
+    /// Empties a page or a run that nobody has a slice of, and tells how many pages it had.
+    pub(crate) fn empty(&self, first: u32) -> u32 {
         self.frame_or_map(first).stamps.clear();
-        for index in 1..CHUNK_PAGES - first % CHUNK_PAGES {
-            let stamps = self.frame_or_map(first + index).stamps;
-            if stamps.birth() != Birth::Inside(index) {
-                break;
-            }
-            stamps.clear();
-        }
+        let rest = 1..CHUNK_PAGES - first % CHUNK_PAGES;
+        let inside = rest.map(|index| (index, self.frame_or_map(first + index).stamps));
+        let inside = inside.take_while(|(index, stamps)| stamps.birth() == Birth::Inside(*index));
+        inside.map(|(_, stamps)| stamps.clear()).fold(1, |pages, ()| pages + 1)
     }
 
     /// Whether the pages behind a first page belong to its run. A run is taken whole, so its last page speaks for all.

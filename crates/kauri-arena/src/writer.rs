@@ -201,13 +201,13 @@ impl<R: Send + Sync> Writer<R> {
         }
     }
 
-    /// Gives back a page or run that was born in the version being made, as if it had never been; `false` for any other.
-    pub fn untake(&mut self, first: u32) -> bool {
-        let owned = self.own(first).is_some();
-        if owned {
-            self.arena.frames.empty(first);
+    /// Gives back a page or run that was born in the version being made, as if it had never been, and tells how many pages that
+    /// was; none if it was any other.
+    pub fn untake(&mut self, first: u32) -> u32 {
+        match self.own(first) {
+            Some(_) => self.arena.frames.empty(first),
+            None => 0,
         }
-        owned
     }
 
     /// Ends the life of a page or run with the version being made: readers of that version and later do not get it.

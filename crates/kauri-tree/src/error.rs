@@ -15,6 +15,11 @@ pub enum Error {
         /// What is wrong with it.
         fault: Fault,
     },
+    /// Pages cannot have this size.
+    PageSize {
+        /// The size asked for.
+        found: usize,
+    },
     /// A key is longer than a quarter of a page.
     KeyTooLong {
         /// How long a key may be.
@@ -22,6 +27,24 @@ pub enum Error {
         /// How long it is.
         found: usize,
     },
+    /// A value is longer than a value can be.
+    ValueTooLong {
+        /// How long a value may be.
+        most: usize,
+        /// How long it is.
+        found: usize,
+    },
+    /// A table was made for other types than it is used with.
+    OtherTypes {
+        /// The table.
+        table: Box<str>,
+        /// What it is used with.
+        expected: Box<str>,
+        /// What it was made for.
+        found: Box<str>,
+    },
+    /// The bytes of a key or a value are not those of its type.
+    Undecodable(kauri_wire::WireError),
     /// The store has as many pages as it can have.
     Full,
 }
@@ -67,7 +90,15 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => write!(f, "the disk failed: {error}"),
             Self::Corrupt { page, fault } => write!(f, "page {page} is damaged: {fault}"),
+            Self::PageSize { found } => {
+                write!(f, "expected pages of a power of two from 256 to 65536 bytes, found {found}")
+            }
             Self::KeyTooLong { most, found } => write!(f, "expected a key of at most {most} bytes, found {found}"),
+            Self::ValueTooLong { most, found } => write!(f, "expected a value of at most {most} bytes, found {found}"),
+            Self::OtherTypes { table, expected, found } => {
+                write!(f, "table `{table}` is used with {expected} and was made for {found}")
+            }
+            Self::Undecodable(error) => write!(f, "a key or a value is not of its table's type: {error}"),
             Self::Full => f.write_str("the store is full: it has as many pages as it can have"),
         }
     }
@@ -77,6 +108,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
+            Self::Undecodable(error) => Some(error),
             _ => None,
         }
     }
@@ -85,5 +117,11 @@ impl std::error::Error for Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<kauri_wire::WireError> for Error {
+    fn from(error: kauri_wire::WireError) -> Self {
+        Self::Undecodable(error)
     }
 }

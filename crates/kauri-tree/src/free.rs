@@ -80,6 +80,28 @@ impl FreeSet {
         Some(page)
     }
 
+    /// Takes the lowest run of so many pages out of the set that lies between two multiples of `chunk`.
+    pub(crate) fn pop_run(&mut self, pages: u32, chunk: u32) -> Option<u32> {
+        let mut run: Option<(u32, u32)> = None;
+        let mut found = None;
+        for page in self.iter() {
+            let (first, length) = match run {
+                Some((first, length)) if first + length == page && !page.is_multiple_of(chunk) => (first, length + 1),
+                _ => (page, 1),
+            };
+            if length == pages {
+                found = Some(first);
+                break;
+            }
+            run = Some((first, length));
+        }
+        let first = found?;
+        for page in first..first + pages {
+            self.remove(page);
+        }
+        Some(first)
+    }
+
     /// Takes a page out of the set, which is in it.
     pub(crate) fn remove(&mut self, page: u32) {
         assert!(self.contains(page), "page {page} is taken twice");
@@ -141,5 +163,18 @@ mod tests {
             }
             assert!(set.iter().eq(model.iter().copied()));
         }
+    }
+
+    #[test]
+    fn runs_are_the_lowest_that_do_not_cross_a_chunk() {
+        let mut set = FreeSet::default();
+        for page in [1, 2, 6, 7, 8, 9, 10, 20] {
+            set.insert(page);
+        }
+        assert_eq!(set.pop_run(3, 8), Some(8));
+        assert_eq!(set.pop_run(3, 8), None);
+        assert_eq!(set.pop_run(2, 8), Some(1));
+        assert_eq!(set.pop_run(1, 8), Some(6));
+        assert!(set.iter().eq([7, 20]));
     }
 }

@@ -22,10 +22,26 @@
 #![forbid(unsafe_code)]
 
 mod btree;
+mod catalog;
 pub mod disk;
 mod error;
 mod free;
 mod node;
+mod overflow;
 mod pager;
+mod read;
+mod scan;
+mod snapshot;
+mod store;
+mod table;
+mod value;
+mod write;
 
 pub use error::{Error, Fault, Result};
+pub use read::{Read, Write};
+pub use scan::Scan;
+pub use snapshot::Snapshot;
+pub use store::{Options, Report, Stat, Store};
+pub use table::Table;
+pub use value::Value;
+pub use write::WriteTxn;

@@ -13,11 +13,29 @@
 
 use std::collections::BTreeMap;
 
-use kauri_arena::{InUse, Sealed, Stamp, Writer};
+use kauri_arena::{CHUNK_PAGES, InUse, Sealed, Stamp, Writer};
 
 use crate::btree::{Pages, PagesMut};
 use crate::error::{Error, Fault, Result};
 use crate::free::FreeSet;
+use crate::overflow::{Runs, RunsMut};
+
+/// Pages that lie side by side and are one: mostly one page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub(crate) first: u32,
+    pub(crate) pages: u32,
+}
+
+impl Run {
+    const fn of(page: u32) -> Self {
+        Self { first: page, pages: 1 }
+    }
+
+    pub(crate) fn iter(self) -> std::ops::Range<u32> {
+        self.first..self.first + self.pages
+    }
+}
 
 /// The pages of a store, seen by its writer.
 #[derive(Debug)]
@@ -27,9 +45,9 @@ pub(crate) struct Pager<R> {
     /// The first page that was never used.
     end: u32,
     /// Pages that died with a version that is not published yet.
-    dying: Vec<(Stamp, Vec<u32>)>,
+    dying: Vec<(Stamp, Vec<Run>)>,
     /// Pages that died, by a version that somebody holds and that still has them.
-    waiting: BTreeMap<Stamp, Vec<u32>>,
+    waiting: BTreeMap<Stamp, Vec<Run>>,
     /// The transaction and those nested in it; empty between transactions.
     levels: Vec<Level>,
     scratch: Vec<u8>,
@@ -40,9 +58,9 @@ pub(crate) struct Pager<R> {
 struct Level {
     /// Pages born at this stamp or later belong to it.
     base: Stamp,
-    made: Vec<u32>,
+    made: Vec<Run>,
     /// Pages of the levels below, and of the version before, that it gave up.
-    retired: Vec<u32>,
+    retired: Vec<Run>,
 }
 
 impl<R: Send + Sync> Pager<R> {
@@ -77,19 +95,18 @@ impl<R: Send + Sync> Pager<R> {
         assert!(self.levels.len() > 1, "the outermost transaction is committed, not merged");
         let child = self.levels.pop().expect("two levels are there");
         self.level().made.extend(child.made);
-        for page in child.retired {
-            self.retire(page);
+        for run in child.retired {
+            self.retire_run(run);
         }
     }
 
     /// Ends a transaction or a nested one as if it had never begun.
     pub(crate) fn abort(&mut self) {
         let level = self.levels.pop().expect("a transaction is open");
-        for page in level.made {
-            // Some were given back already.
-            if self.writer.untake(page) {
-                self.free.insert(page);
-            }
+        for run in level.made {
+            // Some were given back already, and their pages taken again for something shorter.
+            let pages = self.writer.untake(run.first);
+            self.set_free(Run { pages, ..run });
         }
     }
 
@@ -99,8 +116,8 @@ impl<R: Send + Sync> Pager<R> {
         assert!(self.levels.is_empty(), "nested transactions end before the one around them");
         // The version's own stamp: later than every page of it.
         let version = self.writer.tick();
-        for &page in &level.retired {
-            self.writer.retire(page);
+        for run in &level.retired {
+            self.writer.retire(run.first);
         }
         self.dying.push((version, level.retired));
         self.writer.seal()
@@ -111,15 +128,47 @@ impl<R: Send + Sync> Pager<R> {
         let held = self.writer.scan().to_vec();
         let newest = self.writer.newest();
         let released = self.waiting.extract_if(.., |version, _| held.binary_search(version).is_err());
-        let mut ready: Vec<u32> = released.flat_map(|(_, pages)| pages).collect();
+        let mut ready: Vec<Run> = released.flat_map(|(_, pages)| pages).collect();
         ready.extend(self.dying.extract_if(.., |(version, _)| *version <= newest).flat_map(|(_, pages)| pages));
-        for page in ready {
-            match self.writer.reclaim(page) {
-                Ok(()) => self.free.insert(page),
-                Err(InUse::Held(by)) => self.waiting.entry(by).or_default().push(page),
-                Err(InUse::Taken) => unreachable!("page {page} waits although it lives"),
+        for run in ready {
+            match self.writer.reclaim(run.first) {
+                Ok(()) => self.set_free(run),
+                Err(InUse::Held(by)) => self.waiting.entry(by).or_default().push(run),
+                Err(InUse::Taken) => unreachable!("{run:?} waits although it lives"),
             }
         }
+    }
+
+    fn set_free(&mut self, run: Run) {
+        for page in run.iter() {
+            self.free.insert(page);
+        }
+    }
+
+    /// Gives a run up.
+    fn retire_run(&mut self, run: Run) {
+        if self.is_own(run.first) {
+            assert_eq!(self.writer.untake(run.first), run.pages, "{run:?} is the transaction's own");
+            self.set_free(run);
+        } else {
+            self.level().retired.push(run);
+        }
+    }
+
+    /// A run of pages that were never used, all in one chunk.
+    fn extend(&mut self, pages: u32) -> Result<u32> {
+        let into = self.end % CHUNK_PAGES;
+        if into + pages > CHUNK_PAGES {
+            // The rest of this chunk is too short for the run; others can use it.
+            let next = (self.end - into).checked_add(CHUNK_PAGES).ok_or(Error::Full)?;
+            for page in self.end..next {
+                self.free.insert(page);
+            }
+            self.end = next;
+        }
+        let first = self.end;
+        self.end = first.checked_add(pages).ok_or(Error::Full)?;
+        Ok(first)
     }
 
     /// How many pages there are, used and free.
@@ -134,7 +183,7 @@ impl<R: Send + Sync> Pager<R> {
 
     /// The pages that wait until nobody sees them.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.values().chain(self.dying.iter().map(|(_, pages)| pages)).flatten().copied()
+        self.waiting.values().chain(self.dying.iter().map(|(_, pages)| pages)).flatten().flat_map(|run| run.iter())
     }
 
     /// Whether a page belongs to the innermost transaction.
@@ -159,14 +208,10 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
     fn make(&mut self) -> Result<u32> {
         let page = match self.free.pop() {
             Some(page) => page,
-            None => {
-                let page = self.end;
-                self.end = self.end.checked_add(1).ok_or(Error::Full)?;
-                page
-            }
+            None => self.extend(1)?,
         };
         self.writer.take(page).expect("a free page is empty");
-        self.level().made.push(page);
+        self.level().made.push(Run::of(page));
         Ok(page)
     }
 
@@ -189,12 +234,7 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
     }
 
     fn retire(&mut self, page: u32) {
-        if self.is_own(page) {
-            assert!(self.writer.untake(page), "page {page} is the transaction's own");
-            self.free.insert(page);
-        } else {
-            self.level().retired.push(page);
-        }
+        self.retire_run(Run::of(page));
     }
 
     fn scratch(&mut self) -> Vec<u8> {
@@ -204,5 +244,28 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
     fn return_scratch(&mut self, mut scratch: Vec<u8>) {
         scratch.clear();
         self.scratch = scratch;
+    }
+}
+
+impl<R: Send + Sync> Runs for Pager<R> {
+    fn run(&self, run: Run) -> Result<&[u8]> {
+        let fault = Fault::new("a run of this store", run.pages.into());
+        self.writer.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
+    }
+}
+
+impl<R: Send + Sync> RunsMut for Pager<R> {
+    fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])> {
+        let first = match self.free.pop_run(pages, CHUNK_PAGES) {
+            Some(first) => first,
+            None => self.extend(pages)?,
+        };
+        self.level().made.push(Run { first, pages });
+        let bytes = self.writer.take_run(first, pages).expect("free pages are empty");
+        Ok((first, bytes))
+    }
+
+    fn retire_run(&mut self, run: Run) {
+        Pager::retire_run(self, run);
     }
 }

@@ -54,6 +54,11 @@ pub trait Key {
     /// Writes the key to the end of `out`.
     fn encode_into(key: Self::Ref<'_>, out: &mut Vec<u8>);
 
+    /// Gives the key's bytes to `use_bytes`. Keys that are bytes already, or few, are not copied to the heap for it.
+    fn with_bytes<T>(key: Self::Ref<'_>, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(&Self::encode(key))
+    }
+
     /// Reads a key that fills `bytes` exactly.
     ///
     /// # Errors
@@ -103,6 +108,10 @@ macro_rules! fixed_key {
 
             fn encode_into($key: $type, out: &mut Vec<u8>) {
                 out.extend_from_slice(&$encode);
+            }
+
+            fn with_bytes<T>($key: $type, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+                use_bytes(&$encode)
             }
 
             fn decode(bytes: &[u8]) -> Result<$type, WireError> {
@@ -205,6 +214,10 @@ impl Key for TimerKey {
         out.extend_from_slice(&pair(key.due.0.cast_unsigned(), key.seq));
     }
 
+    fn with_bytes<T>(key: Self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(&pair(key.due.0.cast_unsigned(), key.seq))
+    }
+
     fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut input = Reader::new(bytes);
         let (due, seq) = unpair(input.array("a timer key of 16 bytes")?);
@@ -270,6 +283,10 @@ macro_rules! bytes_key {
 
             fn encode_into($key: &$ref, out: &mut Vec<u8>) {
                 out.extend_from_slice($encode);
+            }
+
+            fn with_bytes<T>($key: &$ref, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+                use_bytes($encode)
             }
 
             fn decode($bytes: &[u8]) -> Result<&$view, WireError> {
@@ -458,6 +475,15 @@ mod tests {
         }
         assert_eq!(<(u8, u8)>::decode(&[1, 2, 3]).unwrap_err().at, 2);
         assert_eq!(<(u8, bool)>::decode(&[1, 2]).unwrap_err().at, 1);
+    }
+
+    #[test]
+    fn both_ways_to_the_bytes_of_a_key_agree() {
+        assert_eq!(u32::with_bytes(7, <[u8]>::to_vec), u32::encode(7));
+        assert_eq!(str::with_bytes("a", <[u8]>::to_vec), str::encode("a"));
+        assert_eq!(<(String, i8)>::with_bytes(("a", -1), <[u8]>::to_vec), <(String, i8)>::encode(("a", -1)));
+        let timer = TimerKey { due: Timestamp(-1), seq: Seq(1) };
+        assert_eq!(TimerKey::with_bytes(timer, <[u8]>::to_vec), TimerKey::encode(timer));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::search::{child_index, row_index};
 use super::{DEPTH_MAX, Order, Pages, PagesMut, Root};
 use crate::error::Result;
 use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
+use crate::overflow::{self, Reference, RunsMut};
 
 /// What a key had before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +55,7 @@ impl Path {
 }
 
 /// Makes all pages on the way to a key fresh.
-fn descend<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Path> {
+fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Path> {
     let mut path = Path { steps: [(0, 0); DEPTH_MAX], len: 0, leaf: 0 };
     root.page = pages.fresh(root.page)?;
     let mut page = root.page;
@@ -76,12 +77,7 @@ fn descend<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, key: &
 }
 
 /// Writes a row, new or not, and tells what its key had before.
-pub(crate) fn put<O: Order + ?Sized>(
-    pages: &mut impl PagesMut,
-    root: &mut Root,
-    key: &[u8],
-    value: Value<'_>,
-) -> Result<Old> {
+pub(crate) fn put<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8], value: Value<'_>) -> Result<Old> {
     if root.page == 0 {
         root.page = pages.make()?;
         NodeMut::new(pages.page_mut(root.page)).clear();
@@ -106,7 +102,7 @@ pub(crate) fn put<O: Order + ?Sized>(
     Ok(old)
 }
 
-fn insert_in_place<O: Order + ?Sized>(
+fn insert_in_place<O: Order>(
     pages: &mut impl PagesMut,
     leaf: u32,
     index: usize,
@@ -129,6 +125,7 @@ fn count(pages: &mut impl PagesMut, path: &Path, more: i64) -> Result<()> {
 }
 
 /// A change of a page for which there was no room where things lie.
+#[derive(Clone, Copy)]
 struct Change<'a> {
     index: usize,
     item: Item<'a>,
@@ -139,7 +136,7 @@ struct Change<'a> {
 
 /// Makes a page anew with a change, or two pages if one does not hold it. `depth` tells which page of the path: `path.len` is
 /// the leaf.
-fn rebuild<O: Order + ?Sized>(
+fn rebuild<O: Order>(
     pages: &mut impl PagesMut,
     root: &mut Root,
     path: &Path,
@@ -172,7 +169,7 @@ fn rebuild<O: Order + ?Sized>(
 }
 
 /// The shortest key that tells the items before the cut from those behind it.
-fn separate<O: Order + ?Sized>(source: &Source<'_>, cut: usize, out: &mut Vec<u8>) {
+fn separate<O: Order>(source: &Source<'_>, cut: usize, out: &mut Vec<u8>) {
     let (left, right) = (source.item(cut - 1), source.item(cut));
     right.key_into(out);
     // A branch's own key was made short when it was made.
@@ -190,7 +187,7 @@ struct Halves<'a> {
 }
 
 /// Tells the parent of a page, or a new root, that the page became two.
-fn adopt<O: Order + ?Sized>(
+fn adopt<O: Order>(
     pages: &mut impl PagesMut,
     root: &mut Root,
     path: &Path,
@@ -224,7 +221,7 @@ fn adopt<O: Order + ?Sized>(
 }
 
 /// Removes a row and tells what its key had.
-pub(crate) fn remove<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
+pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
     // A key without a row changes nothing, so nothing is made fresh for it.
     if super::get::<O>(pages, *root, key)?.is_none() {
         return Ok(Old::Missing);
@@ -241,7 +238,7 @@ pub(crate) fn remove<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Ro
 }
 
 /// Merges pages on the way that hold little with a neighbour, from the leaf up, and drops a root of one child.
-fn thin_out<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -> Result<()> {
+fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -> Result<()> {
     let mut page = path.leaf;
     for &(parent, child) in path.steps().iter().rev() {
         let node = Node::new(pages.page(page)?);
@@ -259,7 +256,7 @@ fn thin_out<O: Order + ?Sized>(pages: &mut impl PagesMut, root: &mut Root, path:
 }
 
 /// Merges a child with the neighbour before or behind it, if both fit into one page.
-fn merge<O: Order + ?Sized>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
+fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
     let branch = Node::new(pages.page(parent)?);
     if branch.count() < 2 {
         return Ok(());
@@ -304,4 +301,26 @@ fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Gives up all pages of a tree, and the values that lie elsewhere.
+pub(crate) fn retire_all(pages: &mut (impl PagesMut + RunsMut), root: Root) -> Result<()> {
+    let mut waiting = if root.page == 0 { Vec::new() } else { vec![root.page] };
+    while let Some(page) = waiting.pop() {
+        let node = Node::new(pages.page(page)?);
+        let mut references = Vec::new();
+        for index in 0..node.count() {
+            if !node.is_leaf() {
+                waiting.push(node.child(index));
+            } else if let Value::Overflow(reference) = node.value(index) {
+                references.push(Reference::decode(reference)?);
+            }
+        }
+        for reference in references {
+            let page_bytes = pages.page_bytes();
+            overflow::retire(pages, page_bytes, reference)?;
+        }
+        pages.retire(page);
+    }
+    Ok(())
 }

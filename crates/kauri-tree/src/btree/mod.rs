@@ -7,13 +7,11 @@
 mod edit;
 mod scan;
 mod search;
-#[cfg(test)]
-mod tests;
 mod verify;
 
 use std::cmp::Ordering;
 
-pub(crate) use edit::{Old, put, remove};
+pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use scan::Scan;
 pub(crate) use search::{get, rank};
 pub(crate) use verify::{Seen, verify};
@@ -63,9 +61,13 @@ pub(crate) trait Order {
     fn compare(left: &[u8], right: &[u8]) -> Ordering;
 }
 
-impl<K: kauri_wire::Key + ?Sized> Order for K {
+/// The order of a type of keys.
+pub(crate) struct Of<K: ?Sized>(std::marker::PhantomData<K>);
+
+impl<K: kauri_wire::Key + ?Sized> Order for Of<K> {
     const BYTEWISE: bool = K::BYTEWISE;
 
+    #[inline]
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
         K::compare(left, right)
     }
@@ -79,4 +81,9 @@ pub(crate) const fn key_bytes_max(page_bytes: usize) -> usize {
 /// The most bytes that a row may take in a page of this size, with its slot: two rows always fit, whatever their prefix.
 pub(crate) const fn row_bytes_max(page_bytes: usize) -> usize {
     (page_bytes - HEADER_BYTES) / 2 - SLOT_BYTES
+}
+
+/// Whether a row of this key and value lies in a leaf whole.
+pub(crate) const fn fits(page_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
+    SLOT_BYTES + 2 + key_bytes + value_bytes <= row_bytes_max(page_bytes)
 }

@@ -1,13 +1,14 @@
 //! Rows in order, from either end of a range towards the other.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Pages, Root};
+use super::{DEPTH_MAX, Order, Root};
 use crate::error::Result;
 use crate::node::Node;
+use crate::read::Access;
 
 /// A place between two rows of a tree, from which one can go either way.
-pub(crate) struct Scan<'a, P> {
-    pages: &'a P,
+pub(crate) struct Scan<'a> {
+    pages: Access<'a>,
     /// The branches on the way, and which child was taken in each.
     steps: [(u32, usize); DEPTH_MAX],
     len: usize,
@@ -16,13 +17,13 @@ pub(crate) struct Scan<'a, P> {
     index: usize,
 }
 
-impl<'a, P: Pages> Scan<'a, P> {
-    fn new(pages: &'a P) -> Self {
+impl<'a> Scan<'a> {
+    fn new(pages: Access<'a>) -> Self {
         Self { pages, steps: [(0, 0); DEPTH_MAX], len: 0, leaf: None, index: 0 }
     }
 
     /// Before the first row.
-    pub(crate) fn first(pages: &'a P, root: Root) -> Result<Self> {
+    pub(crate) fn first(pages: Access<'a>, root: Root) -> Result<Self> {
         let mut scan = Self::new(pages);
         if root.page != 0 {
             scan.down(root.page, |_| 0)?;
@@ -31,7 +32,7 @@ impl<'a, P: Pages> Scan<'a, P> {
     }
 
     /// Behind the last row.
-    pub(crate) fn last(pages: &'a P, root: Root) -> Result<Self> {
+    pub(crate) fn last(pages: Access<'a>, root: Root) -> Result<Self> {
         let mut scan = Self::new(pages);
         if root.page != 0 {
             scan.down(root.page, |node| node.count() - 1)?;
@@ -41,7 +42,7 @@ impl<'a, P: Pages> Scan<'a, P> {
     }
 
     /// Before the first row whose key is not less.
-    pub(crate) fn seek<O: Order + ?Sized>(pages: &'a P, root: Root, key: &[u8]) -> Result<Self> {
+    pub(crate) fn seek<O: Order>(pages: Access<'a>, root: Root, key: &[u8]) -> Result<Self> {
         let mut scan = Self::new(pages);
         if root.page != 0 {
             scan.down(root.page, |node| child_index::<O>(node, key))?;

@@ -6,7 +6,7 @@ use crate::node::{Node, Value};
 
 /// The value of a key.
 #[inline]
-pub(crate) fn get<'a, O: Order + ?Sized>(pages: &'a impl Pages, root: Root, key: &[u8]) -> Result<Option<Value<'a>>> {
+pub(crate) fn get<'a, O: Order>(pages: &'a impl Pages, root: Root, key: &[u8]) -> Result<Option<Value<'a>>> {
     if root.page == 0 {
         return Ok(None);
     }
@@ -19,7 +19,7 @@ pub(crate) fn get<'a, O: Order + ?Sized>(pages: &'a impl Pages, root: Root, key:
 }
 
 /// How many rows have a lesser key, and whether there is a row with this one.
-pub(crate) fn rank<O: Order + ?Sized>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<(u64, bool)> {
+pub(crate) fn rank<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<(u64, bool)> {
     if root.page == 0 {
         return Ok((0, false));
     }
@@ -36,12 +36,12 @@ pub(crate) fn rank<O: Order + ?Sized>(pages: &impl Pages, root: Root, key: &[u8]
 
 /// The child of a branch that a key belongs to.
 #[inline]
-pub(super) fn child_index<O: Order + ?Sized>(node: Node<'_>, key: &[u8]) -> usize {
+pub(super) fn child_index<O: Order>(node: Node<'_>, key: &[u8]) -> usize {
     if O::BYTEWISE { node.find_child(key) } else { node.find_child_by(|other| O::compare(other, key)) }
 }
 
 /// The first row of a leaf whose key is not less, and whether it is this key.
 #[inline]
-pub(super) fn row_index<O: Order + ?Sized>(node: Node<'_>, key: &[u8]) -> (usize, bool) {
+pub(super) fn row_index<O: Order>(node: Node<'_>, key: &[u8]) -> (usize, bool) {
     if O::BYTEWISE { node.find(key) } else { node.find_by(|other| O::compare(other, key)) }
 }

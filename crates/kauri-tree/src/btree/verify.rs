@@ -5,7 +5,7 @@ use crate::error::{Error, Fault, Result};
 use crate::node::{Node, Value};
 
 /// Checks a tree and tells of each of its pages and of each value that lies elsewhere.
-pub(crate) fn verify<O: Order + ?Sized>(pages: &impl Pages, root: Root, seen: &mut impl FnMut(Seen<'_>)) -> Result<()> {
+pub(crate) fn verify<O: Order>(pages: &impl Pages, root: Root, seen: &mut impl FnMut(Seen<'_>)) -> Result<()> {
     if root.page == 0 {
         return match root.rows {
             0 => Ok(()),
@@ -33,7 +33,7 @@ fn corrupt(page: u32, expected: &'static str, found: u64) -> Error {
     Error::Corrupt { page, fault: Fault::new(expected, found) }
 }
 
-struct Walk<'a, P, S, O: ?Sized> {
+struct Walk<'a, P, S, O> {
     pages: &'a P,
     seen: &'a mut S,
     /// The key of the row before.
@@ -41,7 +41,7 @@ struct Walk<'a, P, S, O: ?Sized> {
     order: std::marker::PhantomData<O>,
 }
 
-impl<P: Pages, S: FnMut(Seen<'_>), O: Order + ?Sized> Walk<'_, P, S, O> {
+impl<P: Pages, S: FnMut(Seen<'_>), O: Order> Walk<'_, P, S, O> {
     /// Checks a page and everything below; its rows are not less than `least`. Returns how many there are.
     fn page(&mut self, page: u32, level: Option<u8>, least: &[u8], depth: usize) -> Result<u64> {
         let bytes = self.pages.page(page)?;

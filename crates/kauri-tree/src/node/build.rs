@@ -82,8 +82,6 @@ pub(crate) enum Source<'a> {
     Inserted(Node<'a>, usize, Item<'a>),
     /// A node's items with another instead of the one at this index.
     Replaced(Node<'a>, usize, Item<'a>),
-    /// A node's items.
-    One(Node<'a>),
     /// The items of two neighbours; the first key of the second is this one, if they are branches.
     Two(Node<'a>, Node<'a>, &'a [u8]),
 }
@@ -92,7 +90,7 @@ impl<'a> Source<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Inserted(node, ..) => node.count() + 1,
-            Self::Replaced(node, ..) | Self::One(node) => node.count(),
+            Self::Replaced(node, ..) => node.count(),
             Self::Two(left, right, _) => left.count() + right.count(),
         }
     }
@@ -105,7 +103,7 @@ impl<'a> Source<'a> {
                 std::cmp::Ordering::Greater => Item::of(node, index - 1),
             },
             Self::Replaced(_, at, item) if index == at => item,
-            Self::Replaced(node, ..) | Self::One(node) => Item::of(node, index),
+            Self::Replaced(node, ..) => Item::of(node, index),
             Self::Two(left, right, separator) => match index.checked_sub(left.count()) {
                 None => Item::of(left, index),
                 Some(0) if !right.is_leaf() => Item { start: &[], rest: separator, ..Item::of(right, 0) },
@@ -116,7 +114,7 @@ impl<'a> Source<'a> {
 
     pub(crate) fn level(&self) -> u8 {
         match self {
-            Self::Inserted(node, ..) | Self::Replaced(node, ..) | Self::One(node) | Self::Two(node, ..) => node.level(),
+            Self::Inserted(node, ..) | Self::Replaced(node, ..) | Self::Two(node, ..) => node.level(),
         }
     }
 

@@ -296,9 +296,9 @@ impl<'a> Node<'a> {
             return Err(Fault::new("a first child without a key", node.count() as u64));
         }
         if bytewise {
-            node.check_order()?
+            node.check_order()?;
         } else {
-            node.check_plain()?
+            node.check_plain()?;
         }
         Ok(node)
     }

@@ -1,0 +1,111 @@
+//! The catalog: which tables a version of the store has, and where their trees begin.
+//!
+//! A version is immutable and shares with the one before what did not change: names and types change when a table is made or
+//! dropped, roots in groups of sixteen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::btree::Root;
+use crate::error::{Error, Result};
+
+const GROUP: usize = 16;
+
+/// All tables of one version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog {
+    names: Arc<BTreeMap<Box<str>, Entry>>,
+    roots: Vec<Arc<[Root; GROUP]>>,
+    /// Places of dropped tables.
+    vacant: Arc<Vec<usize>>,
+}
+
+/// The names of a table's types, made when they are asked for. Two of these are the same function only if they make the same
+/// names.
+pub(crate) type Types = fn() -> String;
+
+#[derive(Debug)]
+struct Entry {
+    place: usize,
+    types: Box<str>,
+    /// The function whose answer was compared last and found right, so that it need not be asked for every row.
+    right: AtomicUsize,
+}
+
+impl Clone for Entry {
+    fn clone(&self) -> Self {
+        let right = AtomicUsize::new(self.right.load(Ordering::Relaxed));
+        Self { place: self.place, types: self.types.clone(), right }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn check(&self, name: &str, types: Types) -> Result<()> {
+        if self.right.load(Ordering::Relaxed) == types as usize { Ok(()) } else { self.compare(name, types) }
+    }
+
+    #[cold]
+    fn compare(&self, name: &str, types: Types) -> Result<()> {
+        let expected = types();
+        if *self.types != *expected {
+            let (table, expected, found) = (name.into(), expected.into(), self.types.clone());
+            return Err(Error::OtherTypes { table, expected, found });
+        }
+        self.right.store(types as usize, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// The place of a table's root, if there is such a table and it was made for these types.
+    #[inline]
+    pub(crate) fn find(&self, name: &str, types: Types) -> Result<Option<usize>> {
+        let Some(entry) = self.names.get(name) else { return Ok(None) };
+        entry.check(name, types)?;
+        Ok(Some(entry.place))
+    }
+
+    /// The place of a table's root; the table is made if it is missing.
+    pub(crate) fn find_or_make(&mut self, name: &str, types: Types) -> Result<usize> {
+        if let Some(place) = self.find(name, types)? {
+            return Ok(place);
+        }
+        let place = Arc::make_mut(&mut self.vacant).pop().unwrap_or_else(|| self.names.len());
+        if place / GROUP == self.roots.len() {
+            self.roots.push(Arc::new([Root::default(); GROUP]));
+        }
+        let entry = Entry { place, types: types().into(), right: AtomicUsize::new(types as usize) };
+        Arc::make_mut(&mut self.names).insert(name.into(), entry);
+        Ok(place)
+    }
+
+    /// The place of a table's root, whatever its types.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        self.names.get(name).map(|entry| entry.place)
+    }
+
+    /// Forgets a table whose tree is gone.
+    pub(crate) fn forget(&mut self, name: &str) {
+        let entry = Arc::make_mut(&mut self.names).remove(name).expect("the table was found before");
+        assert_eq!(self.root(entry.place), Root::default(), "a table is forgotten after its rows");
+        Arc::make_mut(&mut self.vacant).push(entry.place);
+    }
+
+    #[inline]
+    pub(crate) fn root(&self, place: usize) -> Root {
+        self.roots[place / GROUP][place % GROUP]
+    }
+
+    pub(crate) fn set_root(&mut self, place: usize, root: Root) {
+        if self.root(place) != root {
+            Arc::make_mut(&mut self.roots[place / GROUP])[place % GROUP] = root;
+        }
+    }
+
+    /// The tables with their types and roots, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, Root)> {
+        self.names.iter().map(|(name, entry)| (&**name, &*entry.types, self.root(entry.place)))
+    }
+}

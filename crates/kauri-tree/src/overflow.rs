@@ -1,0 +1,151 @@
+//! Values too long for a leaf, in runs of pages of their own.
+//!
+//! ```text
+//!  run:        0          8       16     17           20          24         28          32
+//!              | checksum | birth | kind | reserved 0 | pages u32 | next u32 | bytes u32 | the value, or a part of it |
+//!  reference:  | length u32 | first page u32 |
+//! ```
+//!
+//! A run lies in one piece of memory, so that a value in one run is read in place. A value longer than the longest run has
+//! several; each names the first page of the next, the last names page 0.
+
+use std::borrow::Cow;
+
+use kauri_arena::CHUNK_PAGES;
+
+use crate::error::{Error, Fault, Result};
+use crate::pager::Run;
+
+/// The bytes of a reference.
+pub(crate) const REFERENCE_BYTES: usize = 8;
+/// The longest value.
+pub(crate) const VALUE_BYTES_MAX: usize = u32::MAX as usize;
+
+const HEADER_BYTES: usize = 32;
+const KIND_AT: usize = 16;
+const PAGES_AT: usize = 20;
+const NEXT_AT: usize = 24;
+const BYTES_AT: usize = 28;
+const KIND_OVERFLOW: u8 = 2;
+
+/// Runs to read.
+pub(crate) trait Runs {
+    fn run(&self, run: Run) -> Result<&[u8]>;
+}
+
+/// Runs to read and to make.
+pub(crate) trait RunsMut: Runs {
+    /// A run of the transaction's own.
+    fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])>;
+    /// Gives a run up.
+    fn retire_run(&mut self, run: Run);
+}
+
+/// Where a value lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reference {
+    bytes: u32,
+    first: u32,
+}
+
+impl Reference {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let fault = Fault::new("a reference of 8 bytes", bytes.len() as u64);
+        let bytes: [u8; REFERENCE_BYTES] = bytes.try_into().map_err(|_| Error::Corrupt { page: 0, fault })?;
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Ok(Self { bytes: u32::from_le_bytes([a, b, c, d]), first: u32::from_le_bytes([e, f, g, h]) })
+    }
+
+    pub(crate) fn encode(self) -> [u8; REFERENCE_BYTES] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.bytes.to_le_bytes(), self.first.to_le_bytes());
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
+/// Writes a value into runs of its own.
+pub(crate) fn write(runs: &mut impl RunsMut, page_bytes: usize, value: &[u8]) -> Result<Reference> {
+    let bytes =
+        u32::try_from(value.len()).map_err(|_| Error::ValueTooLong { most: VALUE_BYTES_MAX, found: value.len() })?;
+    // The last part first, so that each run can name the next.
+    let part_bytes = CHUNK_PAGES as usize * page_bytes - HEADER_BYTES;
+    let mut next = 0;
+    for part in value.chunks(part_bytes).rev() {
+        let pages = u32::try_from((part.len() + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
+        let (first, run) = runs.make_run(pages)?;
+        run[KIND_AT..HEADER_BYTES].fill(0);
+        run[KIND_AT] = KIND_OVERFLOW;
+        put(run, PAGES_AT, pages);
+        put(run, NEXT_AT, next);
+        put(run, BYTES_AT, u32::try_from(part.len()).expect("a part of a value of at most 4 GiB"));
+        run[HEADER_BYTES..HEADER_BYTES + part.len()].copy_from_slice(part);
+        next = first;
+    }
+    Ok(Reference { bytes, first: next })
+}
+
+fn put(run: &mut [u8], at: usize, number: u32) {
+    run[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+/// One run of a value, checked.
+struct Part<'a> {
+    run: Run,
+    next: u32,
+    bytes: &'a [u8],
+}
+
+/// The run that begins at a page, of a value of which so many bytes are left.
+fn part(runs: &impl Runs, page_bytes: usize, first: u32, left: usize) -> Result<Part<'_>> {
+    let corrupt = |expected, found| Error::Corrupt { page: first, fault: Fault::new(expected, found) };
+    let part_bytes = left.min(CHUNK_PAGES as usize * page_bytes - HEADER_BYTES);
+    let pages = u32::try_from((part_bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
+    let run = Run { first, pages };
+    let bytes = runs.run(run)?;
+    let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    if bytes[KIND_AT] != KIND_OVERFLOW {
+        return Err(corrupt("a run of a value", bytes[KIND_AT].into()));
+    }
+    if field(PAGES_AT) != pages || field(BYTES_AT) as usize != part_bytes {
+        return Err(corrupt("a run as long as its value needs", field(BYTES_AT).into()));
+    }
+    Ok(Part { run, next: field(NEXT_AT), bytes: &bytes[HEADER_BYTES..HEADER_BYTES + part_bytes] })
+}
+
+/// A value; borrowed if it lies in one run.
+pub(crate) fn read<'a>(runs: &'a impl Runs, page_bytes: usize, reference: Reference) -> Result<Cow<'a, [u8]>> {
+    let length = reference.bytes as usize;
+    let first = part(runs, page_bytes, reference.first, length)?;
+    if first.bytes.len() == length {
+        return Ok(Cow::Borrowed(first.bytes));
+    }
+    let mut value = first.bytes.to_vec();
+    let mut next = first.next;
+    while value.len() < length {
+        let more = part(runs, page_bytes, next, length - value.len())?;
+        value.extend_from_slice(more.bytes);
+        next = more.next;
+    }
+    Ok(Cow::Owned(value))
+}
+
+/// The runs of a value.
+pub(crate) fn each(runs: &impl Runs, page_bytes: usize, reference: Reference, mut see: impl FnMut(Run)) -> Result<()> {
+    let (mut left, mut next) = (reference.bytes as usize, reference.first);
+    while left > 0 {
+        let part = part(runs, page_bytes, next, left)?;
+        left -= part.bytes.len();
+        next = part.next;
+        see(part.run);
+    }
+    Ok(())
+}
+
+/// Gives the runs of a value up.
+pub(crate) fn retire(runs: &mut impl RunsMut, page_bytes: usize, reference: Reference) -> Result<()> {
+    let mut found = Vec::new();
+    each(runs, page_bytes, reference, |run| found.push(run))?;
+    for run in found {
+        runs.retire_run(run);
+    }
+    Ok(())
+}

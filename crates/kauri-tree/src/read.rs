@@ -1,0 +1,177 @@
+//! What snapshots and transactions have in common: reading, and writing.
+
+use std::borrow::Cow;
+
+use kauri_wire::Key;
+
+use crate::btree::{self, Of, Pages, PagesMut, Root};
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::node;
+use crate::overflow::{self, Reference};
+use crate::pager::Pager;
+use crate::scan::Scan;
+use crate::snapshot::VersionPages;
+use crate::table::Table;
+use crate::value::Value;
+
+/// Whatever rows can be read from: a snapshot, or a transaction with what it has changed so far.
+///
+/// A function over `impl Read` works on both.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+///
+/// fn total(from: &impl Read) -> kauri_tree::Result<u64> {
+///     let mut total = 0;
+///     let mut rows = from.scan(&STOCK)?;
+///     while let Some((_, count)) = rows.next()? {
+///         total += count;
+///     }
+///     Ok(total)
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+/// txn.put(&STOCK, "pears", 5)?;
+/// assert_eq!(total(&txn)?, 17);
+/// assert_eq!(total(&store.snapshot())?, 0);
+/// txn.commit()?;
+/// assert_eq!(total(&store.snapshot())?, 17);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+pub trait Read: Source {
+    /// The value of a key; `None` if there is no such row, or no such table.
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    #[inline]
+    fn get<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<V::View<'_>>> {
+        let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(None) };
+        let found = K::with_bytes(key, |key| match self.access() {
+            Access::Version(pages) => btree::get::<Of<K>>(pages, root, key),
+            Access::Turn(pages) => btree::get::<Of<K>>(pages, root, key),
+        })?;
+        found.map(|value| V::decode(resolve(self.access(), value)?)).transpose()
+    }
+
+    /// Whether there is a row with this key.
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
+        let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(false) };
+        K::with_bytes(key, |key| Ok(btree::get::<Of<K>>(&self.access(), root, key)?.is_some()))
+    }
+
+    /// How many rows a table has. Counted already: it costs the same for any number.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    fn len<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<u64> {
+        Ok(self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default().rows)
+    }
+
+    /// The rows of a table, in order of their keys, from either end.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Scan<'_, K, V>> {
+        let root = self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        Ok(Scan::new(self.access(), root))
+    }
+}
+
+/// Whatever rows can be written to: a transaction.
+pub trait Write: Read {
+    /// Writes a row; what was there before is replaced. A table that is missing is made.
+    ///
+    /// # Errors
+    /// If the key or the value is too long, the table was made for other types, or the store is full or damaged.
+    fn put<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<()>;
+
+    /// Writes a row unless there is one with this key, and tells whether it did.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    fn insert<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<bool> {
+        let vacant = !self.contains(table, key)?;
+        if vacant {
+            self.put(table, key, value)?;
+        }
+        Ok(vacant)
+    }
+
+    /// Removes a row, and tells whether there was one.
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is full or damaged.
+    fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool>;
+}
+
+/// Where pages and roots come from. Sealed: only this crate has sources.
+pub trait Source {
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn access(&self) -> Access<'_>;
+
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>>;
+}
+
+/// The pages of a version, or of the version being made.
+#[derive(Clone, Copy)]
+pub(crate) enum Access<'a> {
+    Version(&'a VersionPages<'a>),
+    Turn(&'a Pager<Catalog>),
+}
+
+impl<'a> Access<'a> {
+    #[inline]
+    pub(crate) fn page(self, page: u32) -> Result<&'a [u8]> {
+        match self {
+            Self::Version(pages) => pages.page(page),
+            Self::Turn(pages) => pages.page(page),
+        }
+    }
+}
+
+/// The bytes of a value, wherever they lie.
+#[inline]
+pub(crate) fn resolve<'a>(access: Access<'a>, value: node::Value<'a>) -> Result<Cow<'a, [u8]>> {
+    match value {
+        node::Value::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+        node::Value::Overflow(reference) => {
+            let reference = Reference::decode(reference)?;
+            match access {
+                Access::Version(pages) => overflow::read(pages, pages.page_bytes(), reference),
+                Access::Turn(pages) => overflow::read(pages, pages.page_bytes(), reference),
+            }
+        }
+    }
+}
+
+impl Pages for Access<'_> {
+    #[inline]
+    fn page(&self, page: u32) -> Result<&[u8]> {
+        Access::page(*self, page)
+    }
+}

@@ -1,0 +1,180 @@
+//! The rows of a table in order.
+
+use std::marker::PhantomData;
+
+use kauri_wire::Key;
+
+use crate::btree::{self, Of, Root};
+use crate::error::Result;
+use crate::node::Node;
+use crate::read::{Access, resolve};
+use crate::value::Value;
+
+/// Rows in the order of their keys, from the front with [`next`](Self::next), from the back with [`previous`](Self::previous),
+/// or from both until they meet.
+///
+/// A row's key and value are borrowed from the scan until the next is asked for; so it is no `Iterator`.
+/// [`map`](Self::map) makes one, of whatever is made of each row.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// for (fruit, count) in [("apple", 12), ("banana", 3), ("cherry", 40), ("date", 7)] {
+///     txn.put(&STOCK, fruit, count)?;
+/// }
+/// let mut rows = txn.scan(&STOCK)?.from("b").until("d");
+/// assert_eq!(rows.next()?, Some(("banana", 3)));
+/// assert_eq!(rows.previous()?, Some(("cherry", 40)));
+/// assert_eq!(rows.next()?, None);
+///
+/// let fruit: Result<Vec<String>, _> = txn.scan(&STOCK)?.map(|fruit, _| fruit.to_owned()).collect();
+/// assert_eq!(fruit?, ["apple", "banana", "cherry", "date"]);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+pub struct Scan<'a, K: ?Sized, V: ?Sized> {
+    access: Access<'a>,
+    root: Root,
+    /// Keys not less than this.
+    from: Option<Vec<u8>>,
+    /// Keys less than this.
+    until: Option<Vec<u8>>,
+    front: Option<btree::Scan<'a>>,
+    back: Option<btree::Scan<'a>>,
+    /// How many rows are left between the two ends, once that is known.
+    left: Option<u64>,
+    key: Vec<u8>,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
+    pub(crate) fn new(access: Access<'a>, root: Root) -> Self {
+        Self {
+            access,
+            root,
+            from: None,
+            until: None,
+            front: None,
+            back: None,
+            left: None,
+            key: Vec::new(),
+            types: PhantomData,
+        }
+    }
+
+    /// Only rows whose key is not less than this.
+    #[must_use]
+    pub fn from(mut self, key: K::Ref<'_>) -> Self {
+        self.from = Some(K::encode(key));
+        self
+    }
+
+    /// Only rows whose key is less than this.
+    #[must_use]
+    pub fn until(mut self, key: K::Ref<'_>) -> Self {
+        self.until = Some(K::encode(key));
+        self
+    }
+
+    /// The next row from the front; `None` when the ends have met.
+    ///
+    /// # Errors
+    /// If the store is damaged, or a row is not of the table's types.
+    #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
+    pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        if !self.take_one()? {
+            return Ok(None);
+        }
+        if self.front.is_none() {
+            self.front = Some(match &self.from {
+                Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
+                None => btree::Scan::first(self.access, self.root)?,
+            });
+        }
+        let row = self.front.as_mut().expect("just placed").next()?;
+        self.row(row)
+    }
+
+    /// The next row from the back; `None` when the ends have met.
+    ///
+    /// # Errors
+    /// If the store is damaged, or a row is not of the table's types.
+    pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        if !self.take_one()? {
+            return Ok(None);
+        }
+        if self.back.is_none() {
+            self.back = Some(match &self.until {
+                Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
+                None => btree::Scan::last(self.access, self.root)?,
+            });
+        }
+        let row = self.back.as_mut().expect("just placed").previous()?;
+        self.row(row)
+    }
+
+    /// How many rows are left.
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn count(&mut self) -> Result<u64> {
+        if let Some(left) = self.left {
+            return Ok(left);
+        }
+        let rank = |key: &Option<Vec<u8>>, absent| match key {
+            Some(key) => btree::rank::<Of<K>>(&self.access, self.root, key).map(|(rank, _)| rank),
+            None => Ok(absent),
+        };
+        let left = rank(&self.until, self.root.rows)?.saturating_sub(rank(&self.from, 0)?);
+        self.left = Some(left);
+        Ok(left)
+    }
+
+    /// Counts one row as given out, if there is one left.
+    #[inline]
+    fn take_one(&mut self) -> Result<bool> {
+        let left = match self.left {
+            Some(left) => left,
+            None => self.count()?,
+        };
+        self.left = Some(left.saturating_sub(1));
+        Ok(left > 0)
+    }
+
+    #[inline]
+    fn row(&mut self, row: Option<(Node<'a>, usize)>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        let Some((node, index)) = row else { return Ok(None) };
+        let (suffix, value) = node.row(index);
+        let value = V::decode(resolve(self.access, value)?)?;
+        let prefix = node.prefix();
+        // A key that shares nothing with its page lies there whole.
+        if prefix.is_empty() {
+            return Ok(Some((K::decode(suffix)?, value)));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(prefix);
+        self.key.extend_from_slice(suffix);
+        Ok(Some((K::decode(&self.key)?, value)))
+    }
+
+    /// An iterator over what `make` makes of each row; it ends after an error.
+    pub fn map<T>(mut self, mut make: impl FnMut(K::View<'_>, V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
+        let mut broken = false;
+        std::iter::from_fn(move || {
+            if broken {
+                return None;
+            }
+            let made = self.next().map(|row| row.map(|(key, value)| make(key, value))).transpose();
+            broken = made.as_ref().is_some_and(Result::is_err);
+            made
+        })
+    }
+}
+
+impl<K: ?Sized, V: ?Sized> std::fmt::Debug for Scan<'_, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").field("from", &self.from).field("until", &self.until).finish_non_exhaustive()
+    }
+}

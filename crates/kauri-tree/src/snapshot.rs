@@ -1,0 +1,87 @@
+//! One version of a store, to be read.
+
+use kauri_arena::Reader;
+
+use crate::btree::{Pages, Root};
+use crate::catalog::Catalog;
+use crate::error::{Error, Fault, Result};
+use crate::overflow::Runs;
+use crate::pager::Run;
+use crate::read::{Access, Read, Source};
+use crate::store::Store;
+
+/// One version of a store, as it was when the snapshot was taken; later commits do not change it.
+///
+/// Taking one takes no lock and waits for nobody, and any number can be held. What it reads is borrowed from it. While it is
+/// held, the pages that only it can see are kept.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    pages: VersionPages<'a>,
+}
+
+/// The pages of a version.
+#[derive(Debug)]
+pub(crate) struct VersionPages<'a> {
+    reader: Reader<'a, Catalog>,
+    page_bytes: usize,
+}
+
+impl<'a> Snapshot<'a> {
+    #[inline]
+    pub(crate) fn new(store: &'a Store) -> Self {
+        let arena = store.arena();
+        Self { pages: VersionPages { reader: arena.read(), page_bytes: arena.page_bytes() } }
+    }
+
+    /// The number of this version; a later one has a greater number.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.pages.reader.version().number()
+    }
+
+    /// The names of the tables, in order.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        self.pages.reader.root().iter().map(|(name, ..)| name)
+    }
+}
+
+impl VersionPages<'_> {
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+}
+
+impl Pages for VersionPages<'_> {
+    #[inline]
+    fn page(&self, page: u32) -> Result<&[u8]> {
+        self.reader.page(page).ok_or_else(|| missing(page))
+    }
+}
+
+impl Runs for VersionPages<'_> {
+    fn run(&self, run: Run) -> Result<&[u8]> {
+        self.reader.run(run.first, run.pages).ok_or_else(|| missing(run.first))
+    }
+}
+
+#[cold]
+fn missing(page: u32) -> Error {
+    Error::Corrupt { page, fault: Fault::new("a page of this version", page.into()) }
+}
+
+impl Source for Snapshot<'_> {
+    #[inline]
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn access(&self) -> Access<'_> {
+        Access::Version(&self.pages)
+    }
+
+    #[inline]
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>> {
+        let catalog = self.pages.reader.root();
+        Ok(catalog.find(name, types)?.map(|place| catalog.root(place)))
+    }
+}
+
+impl Read for Snapshot<'_> {}

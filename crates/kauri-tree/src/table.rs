@@ -1,0 +1,58 @@
+//! Tables: named, typed maps in a store.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use kauri_wire::Key;
+
+use crate::value::Value;
+
+/// A table by its name, its keys and its values. It is a description: a store need not be open, nor have such a table.
+///
+/// ```
+/// use kauri_tree::Table;
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// assert_eq!(STOCK.name(), "stock");
+/// ```
+pub struct Table<K: ?Sized, V: ?Sized> {
+    name: Cow<'static, str>,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<K: ?Sized, V: ?Sized> Table<K, V> {
+    /// The table of this name.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), types: PhantomData }
+    }
+
+    /// The table of a name that is known only when the program runs.
+    #[must_use]
+    pub const fn named(name: String) -> Self {
+        Self { name: Cow::Owned(name), types: PhantomData }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What the types of a table end with whose keys are not in the order of their bytes.
+pub(crate) const OWN_ORDER: &str = ", in an order of its own";
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Table<K, V> {
+    /// What the catalog remembers of the types.
+    pub(crate) fn types() -> String {
+        let order = if K::BYTEWISE { "" } else { OWN_ORDER };
+        format!("{} to {}{order}", K::name(), V::name())
+    }
+}
+
+impl<K: ?Sized, V: ?Sized> std::fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({:?})", self.name)
+    }
+}

@@ -1,0 +1,207 @@
+//! A transaction: changes that become a version of the store together, or not at all.
+
+use std::sync::MutexGuard;
+
+use kauri_wire::Key;
+
+use crate::btree::{self, Of, Old, Root};
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::node;
+use crate::overflow::{self, Reference};
+use crate::pager::Pager;
+use crate::read::{Access, Read, Source, Write};
+use crate::store::{State, Store};
+use crate::table::Table;
+use crate::value::Value;
+
+/// The one writer's changes, until [`commit`](Self::commit). Dropped without it, they are as if they had never been.
+///
+/// A nested transaction is one of these too: it borrows its parent, which can do nothing meanwhile, and merges into it or
+/// vanishes.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+///
+/// let mut child = txn.nest();
+/// child.put(&STOCK, "apples", 0)?;
+/// drop(child); // vanishes
+/// assert_eq!(txn.get(&STOCK, "apples")?, Some(12));
+///
+/// let mut child = txn.nest();
+/// child.put(&STOCK, "pears", 5)?;
+/// child.commit()?; // merges
+/// txn.commit()?;
+/// assert_eq!(store.snapshot().get(&STOCK, "pears")?, Some(5));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+#[must_use = "a transaction that is dropped is rolled back"]
+#[derive(Debug)]
+pub struct WriteTxn<'a> {
+    turn: Turn<'a>,
+    /// The catalog to return to if the transaction vanishes.
+    before: Option<Catalog>,
+}
+
+/// The writer's turn: taken from the store, or lent by the transaction around.
+#[derive(Debug)]
+enum Turn<'a> {
+    Taken(&'a Store, MutexGuard<'a, State>),
+    Lent(&'a mut State),
+}
+
+impl Turn<'_> {
+    fn state(&self) -> &State {
+        match self {
+            Self::Taken(_, state) => state,
+            Self::Lent(state) => state,
+        }
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        match self {
+            Self::Taken(_, state) => state,
+            Self::Lent(state) => state,
+        }
+    }
+}
+
+impl<'a> WriteTxn<'a> {
+    pub(crate) fn new(store: &'a Store, state: MutexGuard<'a, State>) -> Self {
+        Self::start(Turn::Taken(store, state))
+    }
+
+    fn start(mut turn: Turn<'a>) -> Self {
+        let state = turn.state_mut();
+        state.pager.begin();
+        let before = Some(state.catalog.clone());
+        Self { turn, before }
+    }
+
+    /// Begins a nested transaction. It costs the same whatever was done before.
+    pub fn nest(&mut self) -> WriteTxn<'_> {
+        WriteTxn::start(Turn::Lent(self.turn.state_mut()))
+    }
+
+    /// Makes the changes a version of the store, or, if nested, changes of the transaction around.
+    ///
+    /// # Errors
+    /// None today; a store in a file can fail to write.
+    pub fn commit(mut self) -> Result<()> {
+        // From here on there is nothing to roll back.
+        self.before = None;
+        match &mut self.turn {
+            Turn::Lent(state) => state.pager.merge(),
+            Turn::Taken(store, state) => {
+                let version = state.pager.commit();
+                store.arena().publish(version, state.catalog.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops a table with all its rows, and tells whether there was one.
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn drop_table(&mut self, name: &str) -> Result<bool> {
+        let state = self.turn.state_mut();
+        let Some(place) = state.catalog.place(name) else { return Ok(false) };
+        let root = state.catalog.root(place);
+        btree::retire_all(&mut state.pager, root)?;
+        state.catalog.set_root(place, Root::default());
+        state.catalog.forget(name);
+        Ok(true)
+    }
+
+    fn change<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
+    ) -> Result<bool> {
+        let state = self.turn.state_mut();
+        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
+        let mut root = state.catalog.root(place);
+        let changed = change(&mut state.pager, &mut root);
+        // Also after an error: the pages that were made fresh on the way belong to the tree now.
+        state.catalog.set_root(place, root);
+        match changed? {
+            Old::Missing => Ok(false),
+            Old::Inline => Ok(true),
+            Old::Overflow(reference) => {
+                overflow::retire(&mut state.pager, state.page_bytes, Reference::decode(&reference)?)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl Drop for WriteTxn<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            let state = self.turn.state_mut();
+            state.pager.abort();
+            state.catalog = before;
+        }
+    }
+}
+
+impl Source for WriteTxn<'_> {
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn access(&self) -> Access<'_> {
+        Access::Turn(&self.turn.state().pager)
+    }
+
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>> {
+        let catalog = &self.turn.state().catalog;
+        Ok(catalog.find(name, types)?.map(|place| catalog.root(place)))
+    }
+}
+
+impl Read for WriteTxn<'_> {}
+
+impl Write for WriteTxn<'_> {
+    fn put<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<()> {
+        let page_bytes = self.turn.state().page_bytes;
+        K::with_bytes(key, |key| {
+            check_key(key, page_bytes)?;
+            V::with_bytes(value, |value| {
+                self.change(table, |pages, root| {
+                    if btree::fits(page_bytes, key.len(), value.len()) {
+                        return btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value));
+                    }
+                    let reference = overflow::write(pages, page_bytes, value)?.encode();
+                    btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference))
+                })
+            })
+        })?;
+        Ok(())
+    }
+
+    fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
+        // A table that is missing is not made for this.
+        if self.root(table.name(), Table::<K, V>::types)?.is_none() {
+            return Ok(false);
+        }
+        K::with_bytes(key, |key| self.change(table, |pages, root| btree::remove::<Of<K>>(pages, root, key)))
+    }
+}
+
+fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
+    let most = btree::key_bytes_max(page_bytes);
+    match key.len() {
+        found if found > most => Err(Error::KeyTooLong { most, found }),
+        _ => Ok(()),
+    }
+}

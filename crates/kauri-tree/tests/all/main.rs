@@ -1,0 +1,7 @@
+//! The store through its public face.
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size")]
+#![expect(clippy::unwrap_used, reason = "in a test that is the check")]
+
+mod model;
+mod random;
+mod tables;

@@ -1,0 +1,251 @@
+//! Stores against `BTreeMap`s: random changes, nested and not, with every page accounted for.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use kauri_tree::{Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_wire::{Key, WireError};
+
+use crate::random::Random;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type Models = [Model; 3];
+
+/// Three tables, and what should be in them.
+struct World<K: ?Sized> {
+    tables: [Table<K, [u8]>; 3],
+    models: Models,
+    random: Random,
+    spread: usize,
+    page_bytes: usize,
+}
+
+/// Keys that are any bytes, in some order.
+trait Bytes: for<'a> Key<Ref<'a> = &'a [u8], View<'a> = &'a [u8]> {}
+impl<K: for<'a> Key<Ref<'a> = &'a [u8], View<'a> = &'a [u8]> + ?Sized> Bytes for K {}
+
+impl<K: Bytes + ?Sized> World<K> {
+    fn new(page_bytes: usize, spread: usize, seed: u64) -> Self {
+        let tables = ["one", "two", "three"].map(Table::new);
+        Self { tables, models: Models::default(), random: Random(seed), spread, page_bytes }
+    }
+
+    fn change(&mut self, txn: &mut WriteTxn<'_>) {
+        let which = self.random.below(3);
+        let (table, model) = (&self.tables[which], &mut self.models[which]);
+        let key = self.random.key(self.page_bytes / 4 - 8, self.spread);
+        match self.random.below(20) {
+            0..10 => {
+                let value = self.random.value(self.page_bytes);
+                txn.put(table, &key, &value).unwrap();
+                model.insert(key, value);
+            }
+            10..12 => {
+                let value = self.random.value(self.page_bytes);
+                let inserted = txn.insert(table, &key, &value).unwrap();
+                assert_eq!(inserted, !model.contains_key(&key));
+                model.entry(key).or_insert(value);
+            }
+            12..19 => assert_eq!(txn.remove(table, &key).unwrap(), model.remove(&key).is_some()),
+            _ => {
+                let found = txn.get(table, &key).unwrap();
+                assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice));
+            }
+        }
+    }
+
+    /// Random changes in nested transactions, some of which end badly.
+    fn changes(&mut self, txn: &mut WriteTxn<'_>, depth: usize) {
+        for _ in 0..self.random.below(30) {
+            self.change(txn);
+        }
+        if self.random.below(200) == 0 {
+            let which = self.random.below(3);
+            let dropped = txn.drop_table(self.tables[which].name()).unwrap();
+            assert!(dropped || self.models[which].is_empty());
+            self.models[which].clear();
+        }
+        if depth > 0 && self.random.below(2) == 0 {
+            let before = self.models.clone();
+            let mut child = txn.nest();
+            self.changes(&mut child, depth - 1);
+            if self.random.below(3) == 0 {
+                drop(child);
+                self.models = before;
+            } else {
+                child.commit().unwrap();
+            }
+            self.changes(txn, depth - 1);
+        }
+    }
+
+    fn transaction(&mut self, store: &Store) {
+        let before = self.models.clone();
+        let mut txn = store.begin();
+        self.changes(&mut txn, 3);
+        self.compare(&txn, &self.models);
+        if self.random.below(10) == 0 {
+            drop(txn);
+            self.models = before;
+        } else {
+            txn.commit().unwrap();
+        }
+        let rows: usize = self.models.iter().map(Model::len).sum();
+        assert_eq!(store.verify().unwrap().rows, rows as u64);
+    }
+
+    fn compare(&self, from: &impl Read, models: &Models) {
+        for (table, model) in self.tables.iter().zip(models) {
+            compare(from, table, model);
+        }
+    }
+}
+
+fn compare<K: Bytes + ?Sized>(from: &impl Read, table: &Table<K, [u8]>, model: &Model) {
+    let mut expected: Vec<(&[u8], &[u8])> = model.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    expected.sort_by(|left, right| K::compare(left.0, right.0));
+    assert_eq!(from.len(table).unwrap(), expected.len() as u64);
+    let mut rows = from.scan(table).unwrap();
+    for &row in &expected {
+        let found = rows.next().unwrap();
+        assert_eq!(found.as_ref().map(|(key, value)| (*key, &**value)), Some(row));
+    }
+    assert!(rows.next().unwrap().is_none());
+    let mut rows = from.scan(table).unwrap();
+    for &row in expected.iter().rev() {
+        let found = rows.previous().unwrap();
+        assert_eq!(found.as_ref().map(|(key, value)| (*key, &**value)), Some(row));
+    }
+    for &(key, value) in &expected {
+        assert_eq!(from.get(table, key).unwrap().as_deref(), Some(value));
+    }
+}
+
+fn check<K: Bytes + ?Sized>(page_bytes: usize, spread: usize, transactions: usize, seed: u64) {
+    let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+    let mut world = World::<K>::new(page_bytes, spread, seed);
+    for _ in 0..transactions {
+        world.transaction(&store);
+        world.compare(&store.snapshot(), &world.models);
+    }
+}
+
+#[test]
+fn stores_agree_with_maps_on_tiny_pages() {
+    for seed in 0..12 {
+        check::<[u8]>(256, 20 + 300 * (seed as usize % 3), 40, seed);
+    }
+}
+
+#[test]
+fn stores_agree_with_maps_on_larger_pages() {
+    check::<[u8]>(512, 500, 50, 100);
+    check::<[u8]>(1024, 2_000, 50, 101);
+    check::<[u8]>(4096, 5_000, 60, 102);
+    check::<[u8]>(65536, 5_000, 30, 103);
+}
+
+/// Longer keys first, then by their bytes backwards: nothing like the order of bytes.
+struct Odd;
+
+impl Key for Odd {
+    type Ref<'a> = &'a [u8];
+    type View<'a> = &'a [u8];
+    const BYTEWISE: bool = false;
+
+    fn name() -> Cow<'static, str> {
+        "odd".into()
+    }
+
+    fn encode_into(key: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(key);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<&[u8], WireError> {
+        Ok(bytes)
+    }
+
+    fn compare(left: &[u8], right: &[u8]) -> std::cmp::Ordering {
+        right.len().cmp(&left.len()).then_with(|| right.iter().rev().cmp(left.iter().rev()))
+    }
+}
+
+#[test]
+fn stores_in_another_order_agree_with_maps() {
+    for seed in 0..4 {
+        check::<Odd>(256, 400, 40, seed);
+    }
+    check::<Odd>(4096, 3_000, 40, 7);
+}
+
+#[test]
+fn held_snapshots_keep_their_rows_and_let_the_rest_go() {
+    let store = Options::new().page_bytes(256).in_memory().unwrap();
+    let mut world = World::<[u8]>::new(256, 300, 9);
+    let mut held: Vec<(Snapshot<'_>, Models)> = Vec::new();
+    for round in 0..150 {
+        world.transaction(&store);
+        if round % 15 == 3 {
+            held.push((store.snapshot(), world.models.clone()));
+        }
+        if held.len() > 4 {
+            held.remove(round % held.len());
+        }
+        for (snapshot, models) in &held {
+            world.compare(snapshot, models);
+        }
+    }
+    assert!(store.stat().waiting_pages > 0, "snapshots keep pages");
+    held.clear();
+    drop(store.begin());
+    assert_eq!(store.stat().waiting_pages, 0, "nobody holds anything");
+}
+
+#[test]
+fn ranges_agree_with_maps() {
+    let store = Options::new().page_bytes(512).in_memory().unwrap();
+    let table = Table::<[u8], [u8]>::new("rows");
+    let (mut model, mut random) = (Model::new(), Random(77));
+    let mut txn = store.begin();
+    for _ in 0..3_000 {
+        let (key, value) = (random.key(120, 4_000), random.value(64));
+        txn.put(&table, &key, &value).unwrap();
+        model.insert(key, value);
+    }
+    for _ in 0..2_000 {
+        let (mut from, mut until) = (random.key(120, 4_000), random.key(120, 4_000));
+        if from > until {
+            std::mem::swap(&mut from, &mut until);
+        }
+        let expected: Vec<_> = model.range(from.clone()..until.clone()).map(|(key, _)| key.clone()).collect();
+        let mut rows = txn.scan(&table).unwrap().from(&from).until(&until);
+        assert_eq!(rows.count().unwrap(), expected.len() as u64);
+        let found: Result<Vec<_>, _> = rows.map(|key, _| key.to_vec()).collect();
+        assert_eq!(found.unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_ends_of_a_scan_meet() {
+    let store = Store::in_memory().unwrap();
+    let table = Table::<u32, ()>::new("numbers");
+    let mut txn = store.begin();
+    for number in 0..1_000 {
+        txn.put(&table, number, ()).unwrap();
+    }
+    let mut random = Random(3);
+    for _ in 0..20 {
+        let mut rows = txn.scan(&table).unwrap();
+        let (mut front, mut back) = (0, 1_000);
+        while front < back {
+            if random.below(2) == 0 {
+                assert_eq!(rows.next().unwrap(), Some((front, ())));
+                front += 1;
+            } else {
+                back -= 1;
+                assert_eq!(rows.previous().unwrap(), Some((back, ())));
+            }
+        }
+        assert!(rows.next().unwrap().is_none() && rows.previous().unwrap().is_none());
+    }
+}
