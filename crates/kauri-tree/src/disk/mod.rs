@@ -141,8 +141,8 @@ pub fn check_name(name: &str) -> io::Result<()> {
     if plain && name.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("expected a plain file name of 1 to {NAME_BYTES_MAX} bytes, found {name:?}");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    let text = format!("expected a plain file name of 1 to {NAME_BYTES_MAX} bytes, found {name:?}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// The position after `len` bytes at `at`, if files reach that far.
@@ -160,8 +160,8 @@ pub fn end_of(at: u64, len: usize) -> io::Result<u64> {
 /// What a second writer is told.
 #[must_use]
 pub fn locked(name: &str) -> io::Error {
-    let message = format!("the file {name:?} is open for writing elsewhere, in this process or in another");
-    io::Error::new(io::ErrorKind::WouldBlock, message)
+    let text = format!("the file {name:?} is open for writing elsewhere, in this process or in another");
+    io::Error::new(io::ErrorKind::WouldBlock, text)
 }
 
 /// What a write through a file opened for reading is told.

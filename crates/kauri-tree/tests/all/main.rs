@@ -3,5 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
 mod model;
+#[cfg(unix)]
+mod processes;
 mod random;
 mod tables;
