@@ -1,0 +1,39 @@
+//! Kauri's simulator. Today: a disk that records, fails and crashes, and the search for a crash that is not survived.
+//!
+//! A [`SimDisk`] does what the store's [`Disk`](kauri_tree::disk::Disk) promises and no more: whatever was not made durable
+//! may be lost, torn, or kept in part when the power goes. An [`Engine`] lives on it; an [`Explorer`] builds the images that
+//! crashes may leave, has the engine look at each, and names the first that it does not survive, so that it can be replayed.
+//! Damage that no crash leaves, such as a turned bit, is a [`Corruption`].
+//!
+//! What a crash may leave is drawn in `effect.rs` (what survives), `tear.rs` (which part of a write) and `walk.rs` (what is
+//! durable when).
+
+#![forbid(unsafe_code)]
+
+mod acks;
+mod conformance;
+mod content;
+mod corruption;
+mod crash;
+mod disk;
+mod effect;
+mod explore;
+mod fault;
+mod image;
+mod point;
+mod rng;
+mod tear;
+mod trace;
+mod walk;
+
+pub use acks::{Acks, Progress};
+pub use conformance::conformance;
+pub use corruption::Corruption;
+pub use crash::{Plan, Round, Stops};
+pub use disk::SimDisk;
+pub use explore::{Engine, Explorer, Report, Violation};
+pub use fault::{Call, Failure, Fault, FaultKind, Hits};
+pub use image::Image;
+pub use point::{BadPoint, CrashPath, CrashPoint, Flight, Variant};
+pub use rng::Rng;
+pub use trace::Trace;

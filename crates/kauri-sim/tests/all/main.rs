@@ -1,0 +1,6 @@
+//! The simulator, tried on itself: what a crash may leave, and whether planted bugs are found.
+
+mod canaries;
+mod disks;
+mod model;
+mod toy;
