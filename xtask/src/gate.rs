@@ -34,6 +34,7 @@ fn steps(tree: &Tree, fuzz_seconds: u64) -> Vec<Step> {
         step("doc", None, vec![doc]),
         step("nextest", Some(Tool::Nextest), vec![nextest]),
         Step { name: "doctest", tool: None, work: doctest(tree) },
+        Step { name: "calibrate", tool: None, work: calibrate(tree) },
         step("deny", Some(Tool::Deny), vec![deny]),
         Step { name: "fuzz", tool: Some(Tool::Fuzz), work: fuzz_smoke(tree, fuzz_seconds) },
     ]
@@ -64,6 +65,16 @@ fn doctest(tree: &Tree) -> Work {
         return Work::Absent("there is no library");
     }
     Work::Calls(vec![cargo(&["test", "--doc", "--workspace", "--locked"])])
+}
+
+/// The crash search must find the bugs of an engine that is known to have them. It is a package of its own.
+fn calibrate(tree: &Tree) -> Work {
+    const MANIFEST: &str = "crates/kauri-calibrate/before/Cargo.toml";
+    if !tree.holds(MANIFEST) {
+        return Work::Absent("there is no crates/kauri-calibrate");
+    }
+    let folder = target_folder().join("calibrate").display().to_string();
+    Work::Calls(vec![cargo(&["test", "--locked", "--manifest-path", MANIFEST, "--target-dir"]).arguments([folder])])
 }
 
 /// A few seconds per target, always with the same seed, from an empty corpus and the committed seeds.
@@ -113,7 +124,7 @@ mod tests {
     #[test]
     fn young_repository_lacks_the_steps_for_what_is_not_there() {
         let absent = lines(&[]).into_iter().filter(|line| line.contains("absent")).count();
-        assert_eq!(absent, 3, "no-std, doctest and fuzz");
+        assert_eq!(absent, 4, "no-std, doctest, calibrate and fuzz");
     }
 
     #[test]

@@ -1,23 +1,34 @@
-//! Kauri's store: everything that must survive is a row in one tree, in one file.
+//! Kauri's store: everything that must survive is a row in one tree.
 //!
-//! Today its lowest layer stands: the [`disk`], through which the store does all its reading, writing and syncing. A
-//! [`Disk`](disk::Disk) is a directory of the operating system ([`OsDisk`](disk::OsDisk)), memory
-//! ([`MemoryDisk`](disk::MemoryDisk)), or the simulator's, which crashes.
+//! A [`Store`] has typed [`Table`]s. Any number of [`Snapshot`]s read it, each one version, without a lock; one [`WriteTxn`] at a
+//! time makes the next version, and can nest others. Both share [`Read`].
 //!
 //! ```
-//! use kauri_tree::disk::{Disk, MemoryDisk, Open};
+//! use kauri_tree::{Read, Store, Table, Write};
 //!
-//! let disk = MemoryDisk::new();
-//! let file = disk.open("store", Open::CreateNew)?;
-//! file.write_at(4, b"tree")?;
-//! file.sync()?;
-//! disk.sync_dir()?;
+//! const STOCK: Table<str, u64> = Table::new("stock");
 //!
-//! let mut bytes = [0; 8];
-//! file.read_at(0, &mut bytes)?;
-//! assert_eq!(&bytes, b"\0\0\0\0tree");
-//! # Ok::<(), std::io::Error>(())
+//! let store = Store::in_memory()?;
+//! let before = store.snapshot();
+//!
+//! let mut txn = store.begin();
+//! txn.put(&STOCK, "apples", 12)?;
+//! txn.put(&STOCK, "pears", 5)?;
+//! txn.commit()?;
+//!
+//! let after = store.snapshot();
+//! assert_eq!(after.get(&STOCK, "apples")?, Some(12));
+//! assert_eq!(before.get(&STOCK, "apples")?, None);
+//! assert_eq!(after.scan(&STOCK)?.from("b").count()?, 1);
+//! # Ok::<(), kauri_tree::Error>(())
 //! ```
+//!
+//! Today a store lives in memory. The [`disk`] it will be kept on is here already: all its reading, writing and syncing goes
+//! through it, so that a simulated one can crash at every operation.
+//!
+//! Layers, bottom up: `disk` (bytes and syncs); `node` (a page of a tree), `pager` (pages of a transaction, and when they can be
+//! used again), `btree` (search, edit, scan, verify), `overflow` (long values), `catalog` and [`Table`] (names and types),
+//! [`Snapshot`] and [`WriteTxn`].
 
 #![forbid(unsafe_code)]
 
