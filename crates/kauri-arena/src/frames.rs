@@ -162,13 +162,20 @@ impl Frames {
         Some(claim)
     }
 
+    /// How many pages the page or run that begins here has.
+    pub(crate) fn run_pages(&self, first: u32) -> u32 {
+        let rest = 1..CHUNK_PAGES - first % CHUNK_PAGES;
+        let inside = |index: &u32| self.frame_or_map(first + index).stamps.birth() == Birth::Inside(*index);
+        rest.take_while(inside).last().map_or(1, |index| index + 1)
+    }
+
     /// Empties a page or a run that nobody has a slice of, and tells how many pages it had.
     pub(crate) fn empty(&self, first: u32) -> u32 {
-        self.frame_or_map(first).stamps.clear();
-        let rest = 1..CHUNK_PAGES - first % CHUNK_PAGES;
-        let inside = rest.map(|index| (index, self.frame_or_map(first + index).stamps));
-        let inside = inside.take_while(|(index, stamps)| stamps.birth() == Birth::Inside(*index));
-        inside.map(|(_, stamps)| stamps.clear()).fold(1, |pages, ()| pages + 1)
+        let pages = self.run_pages(first);
+        for page in first..first + pages {
+            self.frame_or_map(page).stamps.clear();
+        }
+        pages
     }
 
     /// Whether the pages behind a first page belong to its run. A run is taken whole, so its last page speaks for all.

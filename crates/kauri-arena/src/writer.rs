@@ -39,11 +39,13 @@ pub struct Writer<R> {
     /// What the last scan found: the newest version at that time, and the versions held, oldest first.
     newest: Stamp,
     held: Vec<Stamp>,
+    /// Versions that are kept although no reader holds them.
+    pinned: Vec<Stamp>,
 }
 
 impl<R: Send + Sync> Writer<R> {
     pub(crate) fn new(arena: Arc<Arena<R>>, version: Stamp) -> Self {
-        Self { arena, now: version, base: version, newest: version, held: Vec::new() }
+        Self { arena, now: version, base: version, newest: version, held: Vec::new(), pinned: Vec::new() }
     }
 
     /// The arena.
@@ -178,7 +180,8 @@ impl<R: Send + Sync> Writer<R> {
         let Some(frame) = self.arena.frames.frame(first) else { return Ok(()) };
         match frame.stamps.birth() {
             Birth::At(birth) => self.check_past(birth, frame.stamps.death())?,
-            Birth::Empty => {}
+            // It died without ever being in memory, so nobody knows when it was born: as early as can be.
+            Birth::Empty => self.check_past(Stamp::FIRST, frame.stamps.death())?,
             Birth::Filling | Birth::Inside(_) => return Err(InUse::Taken),
         }
         self.arena.frames.empty(first);
@@ -215,6 +218,22 @@ impl<R: Send + Sync> Writer<R> {
         self.arena.frames.frame_or_map(first).stamps.set_death(self.now);
     }
 
+    /// Keeps the pages of these versions, as if readers held them, from the next [`scan`](Self::scan) on; and of no others that
+    /// were kept so before.
+    pub fn pin(&mut self, versions: Vec<Stamp>) {
+        self.pinned = versions;
+    }
+
+    /// How many pages the page or run that begins here has, if it is in memory and lives.
+    #[must_use]
+    pub fn living(&self, first: u32) -> Option<u32> {
+        let stamps = self.arena.frames.frame(first)?.stamps;
+        match stamps.birth() {
+            Birth::At(_) if stamps.death() == Stamp::NEVER => Some(self.arena.frames.run_pages(first)),
+            _ => None,
+        }
+    }
+
     /// Closes the version being made: its pages do not change any more, and [`Arena::publish`] can show it.
     pub fn seal(&mut self) -> Sealed {
         assert!(self.now > self.base, "no time has passed since the last version");
@@ -233,6 +252,9 @@ impl<R: Send + Sync> Writer<R> {
         // The newest first: a reader that the scan misses begins with it or a later one.
         self.newest = self.arena.ring.newest();
         self.held = self.arena.ring.free(|| self.arena.slots.held());
+        self.held.extend(&self.pinned);
+        self.held.sort_unstable();
+        self.held.dedup();
         &self.held
     }
 }

@@ -72,13 +72,25 @@ impl Catalog {
         if let Some(place) = self.find(name, types)? {
             return Ok(place);
         }
+        Ok(self.make(name, types().into(), AtomicUsize::new(types as usize)))
+    }
+
+    /// The place of a table's root, by the names of its types; the table is made if it is missing. `None` if it was made for
+    /// others.
+    pub(crate) fn find_or_make_named(&mut self, name: &str, types: &str) -> Option<usize> {
+        match self.names.get(name) {
+            Some(entry) => (*entry.types == *types).then_some(entry.place),
+            None => Some(self.make(name, types.into(), AtomicUsize::new(0))),
+        }
+    }
+
+    fn make(&mut self, name: &str, types: Box<str>, right: AtomicUsize) -> usize {
         let place = Arc::make_mut(&mut self.vacant).pop().unwrap_or_else(|| self.names.len());
         if place / GROUP == self.roots.len() {
             self.roots.push(Arc::new([Root::default(); GROUP]));
         }
-        let entry = Entry { place, types: types().into(), right: AtomicUsize::new(types as usize) };
-        Arc::make_mut(&mut self.names).insert(name.into(), entry);
-        Ok(place)
+        Arc::make_mut(&mut self.names).insert(name.into(), Entry { place, types, right });
+        place
     }
 
     /// The place of a table's root, whatever its types.

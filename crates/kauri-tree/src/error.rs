@@ -15,6 +15,17 @@ pub enum Error {
         /// What is wrong with it.
         fault: Fault,
     },
+    /// Another program, or another part of this one, has the store open.
+    Locked,
+    /// The file was written by a later program.
+    NewerFormat {
+        /// The latest format that can be read.
+        most: u32,
+        /// The file's.
+        found: u32,
+    },
+    /// A write failed before: nobody knows what the file holds, and nothing is written to it until it is opened again.
+    Broken,
     /// Pages cannot have this size.
     PageSize {
         /// The size asked for.
@@ -53,7 +64,7 @@ impl Error {
     /// Whether the same call may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        false
+        matches!(self, Self::Locked)
     }
 
     /// Whether the store's file is damaged.
@@ -90,6 +101,11 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => write!(f, "the disk failed: {error}"),
             Self::Corrupt { page, fault } => write!(f, "page {page} is damaged: {fault}"),
+            Self::Locked => f.write_str("the store is open elsewhere"),
+            Self::NewerFormat { most, found } => {
+                write!(f, "the file has format {found}, and this program reads formats up to {most}: use a newer one")
+            }
+            Self::Broken => f.write_str("a write to the store's file failed; open the store again"),
             Self::PageSize { found } => {
                 write!(f, "expected pages of a power of two from 256 to 65536 bytes, found {found}")
             }

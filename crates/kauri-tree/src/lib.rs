@@ -35,9 +35,14 @@
 mod btree;
 mod catalog;
 pub mod disk;
+mod durable;
 mod error;
+mod file;
 mod free;
+mod log;
+mod meta;
 mod node;
+mod open;
 mod overflow;
 mod pager;
 mod read;
@@ -48,6 +53,7 @@ mod table;
 mod value;
 mod write;
 
+pub use durable::Durability;
 pub use error::{Error, Fault, Result};
 pub use read::{Read, Write};
 pub use scan::Scan;

@@ -12,11 +12,13 @@
 //! This layer knows nothing of what is in pages.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kauri_arena::{CHUNK_PAGES, InUse, Sealed, Stamp, Writer};
 
 use crate::btree::{Pages, PagesMut};
 use crate::error::{Error, Fault, Result};
+use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::overflow::{Runs, RunsMut};
 
@@ -51,6 +53,10 @@ pub(crate) struct Pager<R> {
     /// The transaction and those nested in it; empty between transactions.
     levels: Vec<Level>,
     scratch: Vec<u8>,
+    /// Where pages are that are not in memory.
+    file: Option<Arc<StoreFile>>,
+    /// First pages of what was made since the last checkpoint, by transactions that committed.
+    born: Vec<u32>,
 }
 
 /// What a transaction, or one nested in it, did to pages.
@@ -74,6 +80,46 @@ impl<R: Send + Sync> Pager<R> {
             waiting: BTreeMap::new(),
             levels: Vec::new(),
             scratch: Vec::new(),
+            file: None,
+            born: Vec::new(),
+        }
+    }
+
+    /// A pager of pages that are in a file.
+    pub(crate) fn in_file(writer: Writer<R>, end: u32, free: FreeSet, file: Arc<StoreFile>) -> Self {
+        Self { free, file: Some(file), ..Self::new(writer, end) }
+    }
+
+    /// Keeps the pages of this version, which a checkpoint holds, and no others that were kept so before.
+    pub(crate) fn keep(&mut self, version: Stamp) {
+        self.writer.pin(vec![version]);
+    }
+
+    /// What was made since the last checkpoint and lives.
+    pub(crate) fn born(&mut self) -> impl Iterator<Item = (Run, Stamp, &[u8])> {
+        self.born.sort_unstable();
+        self.born.dedup();
+        self.born.iter().filter_map(|&first| {
+            let run = Run { first, pages: self.writer.living(first)? };
+            Some((run, self.writer.birth(first)?, self.writer.run(first, run.pages)?))
+        })
+    }
+
+    /// Everything born so far is in a checkpoint.
+    pub(crate) fn forget_born(&mut self) {
+        self.born.clear();
+    }
+
+    pub(crate) fn birth(&self, page: u32) -> Option<Stamp> {
+        self.writer.birth(page)
+    }
+
+    /// Brings a run into memory, if there is a file to bring it from.
+    #[cold]
+    fn load(&self, run: Run) -> Result<()> {
+        match &self.file {
+            Some(file) if run.iter().end <= self.end => file.load(self.writer.arena(), run),
+            _ => Ok(()),
         }
     }
 
@@ -118,6 +164,9 @@ impl<R: Send + Sync> Pager<R> {
         let version = self.writer.tick();
         for run in &level.retired {
             self.writer.retire(run.first);
+        }
+        if self.file.is_some() {
+            self.born.extend(level.made.iter().map(|run| run.first));
         }
         self.dying.push((version, level.retired));
         self.writer.seal()
@@ -196,6 +245,10 @@ impl<R: Send + Sync> Pager<R> {
 impl<R: Send + Sync> Pages for Pager<R> {
     #[inline]
     fn page(&self, page: u32) -> Result<&[u8]> {
+        if let Some(bytes) = self.writer.page(page) {
+            return Ok(bytes);
+        }
+        self.load(Run::of(page))?;
         self.writer.page(page).ok_or(Error::Corrupt { page, fault: Fault::new("a page of this store", page.into()) })
     }
 }
@@ -219,6 +272,7 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
         if self.is_own(page) {
             return Ok(page);
         }
+        self.page(page)?;
         let copy = self.make()?;
         let pages = self.writer.from_to(page, copy);
         let (from, to) =
@@ -249,6 +303,10 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
 
 impl<R: Send + Sync> Runs for Pager<R> {
     fn run(&self, run: Run) -> Result<&[u8]> {
+        if let Some(bytes) = self.writer.run(run.first, run.pages) {
+            return Ok(bytes);
+        }
+        self.load(run)?;
         let fault = Fault::new("a run of this store", run.pages.into());
         self.writer.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
     }

@@ -23,14 +23,13 @@ pub struct Snapshot<'a> {
 #[derive(Debug)]
 pub(crate) struct VersionPages<'a> {
     reader: Reader<'a, Catalog>,
-    page_bytes: usize,
+    store: &'a Store,
 }
 
 impl<'a> Snapshot<'a> {
     #[inline]
     pub(crate) fn new(store: &'a Store) -> Self {
-        let arena = store.arena();
-        Self { pages: VersionPages { reader: arena.read(), page_bytes: arena.page_bytes() } }
+        Self { pages: VersionPages { reader: store.arena().read(), store } }
     }
 
     /// The number of this version; a later one has a greater number.
@@ -47,26 +46,37 @@ impl<'a> Snapshot<'a> {
 
 impl VersionPages<'_> {
     pub(crate) fn page_bytes(&self) -> usize {
-        self.page_bytes
+        self.store.arena().page_bytes()
+    }
+
+    /// A run that was not in memory.
+    #[cold]
+    fn load(&self, run: Run) -> Result<&[u8]> {
+        if let Some(durable) = self.store.durable() {
+            durable.file.load(self.store.arena(), run)?;
+        }
+        let fault = Fault::new("a page of this version", run.first.into());
+        self.reader.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
     }
 }
 
 impl Pages for VersionPages<'_> {
     #[inline]
     fn page(&self, page: u32) -> Result<&[u8]> {
-        self.reader.page(page).ok_or_else(|| missing(page))
+        match self.reader.page(page) {
+            Some(bytes) => Ok(bytes),
+            None => self.load(Run { first: page, pages: 1 }),
+        }
     }
 }
 
 impl Runs for VersionPages<'_> {
     fn run(&self, run: Run) -> Result<&[u8]> {
-        self.reader.run(run.first, run.pages).ok_or_else(|| missing(run.first))
+        match self.reader.run(run.first, run.pages) {
+            Some(bytes) => Ok(bytes),
+            None => self.load(run),
+        }
     }
-}
-
-#[cold]
-fn missing(page: u32) -> Error {
-    Error::Corrupt { page, fault: Fault::new("a page of this version", page.into()) }
 }
 
 impl Source for Snapshot<'_> {

@@ -3,13 +3,21 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Order, Root, Seen};
 use crate::catalog::Catalog;
+use crate::disk::Disk;
+#[cfg(unix)]
+use crate::disk::OsDisk;
+use crate::durable::{Durable, Turn};
 use crate::error::{Error, Fault, Result};
+use crate::meta::LOG_PAGE;
+use crate::open::{self, Opened};
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::snapshot::Snapshot;
@@ -20,13 +28,14 @@ use crate::write::WriteTxn;
 #[derive(Clone, Debug)]
 pub struct Options {
     page_bytes: usize,
+    log_bytes: usize,
 }
 
 impl Options {
-    /// Pages of 4096 bytes.
+    /// Pages of 4096 bytes, and a log of 16 MiB.
     #[must_use]
     pub const fn new() -> Self {
-        Self { page_bytes: 4096 }
+        Self { page_bytes: 4096, log_bytes: 16 << 20 }
     }
 
     /// Pages of this size: a power of two from 256 to 65536. Larger pages suit longer values, and cost more to change.
@@ -36,19 +45,44 @@ impl Options {
         self
     }
 
+    /// A log of this size, rounded up to whole pages, sixteen at least. A checkpoint is made when it is half full. It counts when a
+    /// store is made; an existing one keeps its own.
+    #[must_use]
+    pub const fn log_bytes(mut self, bytes: usize) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        let page_bytes = self.page_bytes;
+        match page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes) {
+            true => Ok(()),
+            false => Err(Error::PageSize { found: page_bytes }),
+        }
+    }
+
+    /// Opens the store of this name on a disk; makes it, with these options, if there is none.
+    ///
+    /// # Errors
+    /// If the disk fails, the store is open already, damaged, or of a newer format.
+    pub fn open(&self, disk: &dyn Disk, name: &str) -> Result<Store> {
+        self.check()?;
+        let log_bytes = self.log_bytes.max(16 * self.page_bytes);
+        let Opened { arena, state, durable } = open::open(disk, name, self.page_bytes, log_bytes)?;
+        Ok(Store { shared: Arc::new(Shared { arena, state: Mutex::new(state), durable: Some(durable) }) })
+    }
+
     /// A store that lives in memory and is gone with the last handle to it.
     ///
     /// # Errors
     /// [`Error::PageSize`] if pages cannot have that size.
     pub fn in_memory(&self) -> Result<Store> {
+        self.check()?;
         let page_bytes = self.page_bytes;
-        if !page_bytes.is_power_of_two() || !(256..=65536).contains(&page_bytes) {
-            return Err(Error::PageSize { found: page_bytes });
-        }
         let (arena, writer) = Arena::new(page_bytes, Stamp::FIRST, Catalog::default());
         let pager = Pager::new(writer, 1);
-        let state = Mutex::new(State { pager, catalog: Catalog::default(), page_bytes });
-        Ok(Store { shared: Arc::new(Shared { arena, state }) })
+        let state = Mutex::new(State { pager, catalog: Catalog::default(), page_bytes, turn: None });
+        Ok(Store { shared: Arc::new(Shared { arena, state, durable: None }) })
     }
 }
 
@@ -67,6 +101,25 @@ pub struct Store {
 struct Shared {
     arena: Arc<Arena<Catalog>>,
     state: Mutex<State>,
+    durable: Option<Durable>,
+}
+
+impl Drop for Shared {
+    /// Leaves the log empty, so that opening the store again has nothing to do.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(durable) = &self.durable {
+            // What was committed is in the log. Failing to copy it to the pages loses nothing.
+            let _ = close(&self.arena, state, durable);
+        }
+    }
+}
+
+fn close(arena: &Arena<Catalog>, state: &mut State, durable: &Durable) -> Result<()> {
+    if state.turn.as_ref().is_some_and(|turn| turn.ring.is_empty()) {
+        return Ok(());
+    }
+    durable.checkpoint(arena, state)
 }
 
 /// What belongs to whoever has the writer's turn.
@@ -75,9 +128,40 @@ pub(crate) struct State {
     pub(crate) pager: Pager<Catalog>,
     pub(crate) catalog: Catalog,
     pub(crate) page_bytes: usize,
+    /// The log and the checkpoint, if there is a file.
+    pub(crate) turn: Option<Turn>,
 }
 
 impl Store {
+    /// Opens the store in this file; makes it, with the default [`Options`], if there is none.
+    ///
+    /// # Errors
+    /// If the disk fails, the store is open already, damaged, or of a newer format.
+    #[cfg(unix)]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let wrong = || Error::Io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "expected the path of a file"));
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Options::new().open(&OsDisk::new(folder)?, name)
+    }
+
+    /// Writes everything that was committed to its pages, and empties the log. This happens by itself when the log is half full
+    /// and when the store is closed.
+    ///
+    /// # Errors
+    /// If the disk fails. What was committed stays committed.
+    pub fn checkpoint(&self) -> Result<()> {
+        let Some(durable) = self.durable() else { return Ok(()) };
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        durable.checkpoint(self.arena(), &mut state)
+    }
+
+    #[inline]
+    pub(crate) fn durable(&self) -> Option<&Durable> {
+        self.shared.durable.as_ref()
+    }
+
     /// A store in memory, with the default [`Options`].
     ///
     /// # Errors
@@ -108,7 +192,7 @@ impl Store {
     pub fn stat(&self) -> Stat {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (free, waiting) = (state.pager.free().len(), state.pager.waiting().count());
-        let pages = state.pager.end() as usize - 1;
+        let pages = (state.pager.end() - state.first_page()) as usize;
         Stat { page_bytes: state.page_bytes, pages, free_pages: free, waiting_pages: waiting }
     }
 
@@ -120,6 +204,7 @@ impl Store {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = BTreeSet::new();
         let mut report = Report::default();
+        let mut own = Vec::new();
         for (_, types, root) in state.catalog.iter() {
             report.tables += 1;
             report.rows += root.rows;
@@ -129,12 +214,30 @@ impl Store {
         for page in state.pager.free().iter().chain(state.pager.waiting()) {
             claim(&mut seen, page)?;
         }
-        match (1..state.pager.end()).find(|page| !seen.contains(page)) {
+        if let Some(turn) = &state.turn {
+            btree::verify::<Of<[u8]>>(&state.pager, turn.catalog, &mut |what| {
+                if let Seen::Page(page) = what {
+                    own.push(page);
+                }
+            })?;
+            own.extend(turn.bitmap.into_iter().flat_map(crate::pager::Run::iter));
+        }
+        for page in own {
+            claim(&mut seen, page)?;
+        }
+        match (state.first_page()..state.pager.end()).find(|page| !seen.contains(page)) {
             Some(page) => {
                 Err(Error::Corrupt { page, fault: Fault::new("a page that is used, free or waiting", page.into()) })
             }
             None => Ok(report),
         }
+    }
+}
+
+impl State {
+    /// The first page that a tree can have.
+    fn first_page(&self) -> u32 {
+        self.turn.as_ref().map_or(1, |turn| LOG_PAGE + turn.meta.log_pages)
     }
 }
 

@@ -6,7 +6,9 @@ use kauri_wire::Key;
 
 use crate::btree::{self, Of, Old, Root};
 use crate::catalog::Catalog;
+use crate::durable::Durability;
 use crate::error::{Error, Result};
+use crate::log::{Body, Mark};
 use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
@@ -44,8 +46,15 @@ use crate::value::Value;
 #[derive(Debug)]
 pub struct WriteTxn<'a> {
     turn: Turn<'a>,
-    /// The catalog to return to if the transaction vanishes.
-    before: Option<Catalog>,
+    /// What to return to if the transaction vanishes.
+    before: Option<Before>,
+}
+
+/// How things were when a transaction began.
+#[derive(Debug)]
+struct Before {
+    catalog: Catalog,
+    log: Option<Mark>,
 }
 
 /// The writer's turn: taken from the store, or lent by the transaction around.
@@ -73,13 +82,18 @@ impl Turn<'_> {
 
 impl<'a> WriteTxn<'a> {
     pub(crate) fn new(store: &'a Store, state: MutexGuard<'a, State>) -> Self {
-        Self::start(Turn::Taken(store, state))
+        let mut turn = Turn::Taken(store, state);
+        if let Some(turn) = &mut turn.state_mut().turn {
+            turn.body.clear();
+        }
+        Self::start(turn)
     }
 
     fn start(mut turn: Turn<'a>) -> Self {
         let state = turn.state_mut();
         state.pager.begin();
-        let before = Some(state.catalog.clone());
+        let log = state.turn.as_ref().map(|turn| turn.body.mark());
+        let before = Some(Before { catalog: state.catalog.clone(), log });
         Self { turn, before }
     }
 
@@ -88,21 +102,45 @@ impl<'a> WriteTxn<'a> {
         WriteTxn::start(Turn::Lent(self.turn.state_mut()))
     }
 
-    /// Makes the changes a version of the store, or, if nested, changes of the transaction around.
+    /// Makes the changes a version of the store, or, if nested, changes of the transaction around. In a file, it returns when they
+    /// are durable; others can begin meanwhile.
     ///
     /// # Errors
-    /// None today; a store in a file can fail to write.
-    pub fn commit(mut self) -> Result<()> {
+    /// If the disk fails: then nothing more can be committed until the store is opened again, and whether this was is found
+    /// then.
+    pub fn commit(self) -> Result<()> {
+        self.commit_with(Durability::Sync)
+    }
+
+    /// As [`commit`](Self::commit), returning when it is as durable as that. For a nested transaction that is all the same.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         // From here on there is nothing to roll back.
         self.before = None;
-        match &mut self.turn {
-            Turn::Lent(state) => state.pager.merge(),
+        let (store, ticket) = match &mut self.turn {
+            Turn::Lent(state) => {
+                state.pager.merge();
+                return Ok(());
+            }
             Turn::Taken(store, state) => {
                 let version = state.pager.commit();
-                store.arena().publish(version, state.catalog.clone());
+                match store.durable() {
+                    Some(durable) => (*store, durable.commit(store.arena(), state, version, durability)?),
+                    None => {
+                        store.arena().publish(version, state.catalog.clone());
+                        return Ok(());
+                    }
+                }
             }
+        };
+        // The turn is given up before the wait.
+        drop(self);
+        match (store.durable(), ticket) {
+            (Some(durable), Some(ticket)) => durable.wait(store.arena(), ticket),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Drops a table with all its rows, and tells whether there was one.
@@ -116,6 +154,9 @@ impl<'a> WriteTxn<'a> {
         btree::retire_all(&mut state.pager, root)?;
         state.catalog.set_root(place, Root::default());
         state.catalog.forget(name);
+        if let Some(turn) = &mut state.turn {
+            turn.body.drop_table(name);
+        }
         Ok(true)
     }
 
@@ -123,6 +164,7 @@ impl<'a> WriteTxn<'a> {
         &mut self,
         table: &Table<K, V>,
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
+        log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
         let state = self.turn.state_mut();
         let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
@@ -130,7 +172,17 @@ impl<'a> WriteTxn<'a> {
         let changed = change(&mut state.pager, &mut root);
         // Also after an error: the pages that were made fresh on the way belong to the tree now.
         state.catalog.set_root(place, root);
-        match changed? {
+        let old = changed?;
+        if let Some(turn) = &mut state.turn {
+            if K::BYTEWISE {
+                turn.body.table(place, Table::<K, V>::types, table.name());
+                log(&mut turn.body, &old);
+            } else {
+                // Without the key's type nobody could do it again.
+                turn.body.set_unfit();
+            }
+        }
+        match old {
             Old::Missing => Ok(false),
             Old::Inline => Ok(true),
             Old::Overflow(reference) => {
@@ -146,7 +198,10 @@ impl Drop for WriteTxn<'_> {
         if let Some(before) = self.before.take() {
             let state = self.turn.state_mut();
             state.pager.abort();
-            state.catalog = before;
+            state.catalog = before.catalog;
+            if let (Some(turn), Some(mark)) = (&mut state.turn, before.log) {
+                turn.body.return_to(mark);
+            }
         }
     }
 }
@@ -177,13 +232,14 @@ impl Write for WriteTxn<'_> {
         K::with_bytes(key, |key| {
             check_key(key, page_bytes)?;
             V::with_bytes(value, |value| {
-                self.change(table, |pages, root| {
+                let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
                     if btree::fits(page_bytes, key.len(), value.len()) {
                         return btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value));
                     }
                     let reference = overflow::write(pages, page_bytes, value)?.encode();
                     btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference))
-                })
+                };
+                self.change(table, change, |body, _| body.put(key, value))
             })
         })?;
         Ok(())
@@ -194,7 +250,15 @@ impl Write for WriteTxn<'_> {
         if self.root(table.name(), Table::<K, V>::types)?.is_none() {
             return Ok(false);
         }
-        K::with_bytes(key, |key| self.change(table, |pages, root| btree::remove::<Of<K>>(pages, root, key)))
+        K::with_bytes(key, |key| {
+            let change = |pages: &mut Pager<Catalog>, root: &mut Root| btree::remove::<Of<K>>(pages, root, key);
+            let log = |body: &mut Body, old: &Old| {
+                if *old != Old::Missing {
+                    body.remove(key);
+                }
+            };
+            self.change(table, change, log)
+        })
     }
 }
 

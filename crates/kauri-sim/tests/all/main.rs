@@ -3,4 +3,5 @@
 mod canaries;
 mod disks;
 mod model;
+mod store;
 mod toy;

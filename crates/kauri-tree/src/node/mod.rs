@@ -40,7 +40,7 @@ const HEAP_AT: usize = 20;
 const DEAD_AT: usize = 22;
 const PREFIX_AT: usize = 24;
 
-const KIND_NODE: u8 = 1;
+pub(crate) const KIND_NODE: u8 = 1;
 
 const KEY_BITS: u32 = 14;
 const KEY_MASK: u16 = (1 << KEY_BITS) - 1;
@@ -274,8 +274,19 @@ impl<'a> Node<'a> {
         self.fixed_bytes() + key_bytes + value_bytes
     }
 
-    /// Checks everything that reading relies on: after this no read of the page can go wrong.
+    /// Checks everything about a page by itself.
     pub(crate) fn check(page: &'a [u8], bytewise: bool) -> Result<Self, Fault> {
+        let node = Self::check_structure(page)?;
+        if bytewise {
+            node.check_order()?;
+        } else {
+            node.check_plain()?;
+        }
+        Ok(node)
+    }
+
+    /// Checks everything that reading relies on: after this no read of the page can go wrong.
+    pub(crate) fn check_structure(page: &'a [u8]) -> Result<Self, Fault> {
         let node = Self { page };
         if page[KIND_AT] != KIND_NODE {
             return Err(Fault::new("a node", page[KIND_AT].into()));
@@ -294,11 +305,6 @@ impl<'a> Node<'a> {
         }
         if !node.is_leaf() && (node.count() == 0 || !node.suffix(0).is_empty()) {
             return Err(Fault::new("a first child without a key", node.count() as u64));
-        }
-        if bytewise {
-            node.check_order()?;
-        } else {
-            node.check_plain()?;
         }
         Ok(node)
     }

@@ -1,0 +1,69 @@
+//! The file of a store: pages out of it, checked, and into it.
+
+use kauri_arena::{Arena, Stamp};
+
+use crate::disk::File;
+use crate::error::{Error, Fault, Result};
+use crate::meta::checksum;
+use crate::node::Node;
+use crate::pager::Run;
+
+/// An open file of pages.
+#[derive(Debug)]
+pub(crate) struct StoreFile {
+    file: Box<dyn File>,
+    page_bytes: usize,
+}
+
+const CHECKSUM: std::ops::Range<usize> = 0..8;
+const BIRTH: std::ops::Range<usize> = 8..16;
+const KIND_AT: usize = 16;
+
+impl StoreFile {
+    pub(crate) fn new(file: Box<dyn File>, page_bytes: usize) -> Self {
+        Self { file, page_bytes }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Where a page begins.
+    pub(crate) fn offset(&self, page: u32) -> u64 {
+        u64::from(page) * self.page_bytes as u64
+    }
+
+    /// Brings a run into its frames, unless it is there.
+    #[cold]
+    pub(crate) fn load<R: Send + Sync>(&self, arena: &Arena<R>, run: Run) -> Result<()> {
+        arena.load(run.first, run.pages, |bytes| self.read(run, bytes))?;
+        Ok(())
+    }
+
+    /// Reads a run, checks it, and tells when it was born.
+    pub(crate) fn read(&self, run: Run, bytes: &mut [u8]) -> Result<Stamp> {
+        let corrupt = |expected, found| Error::Corrupt { page: run.first, fault: Fault::new(expected, found) };
+        self.file.read_at(self.offset(run.first), bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => corrupt("a page inside the file", run.first.into()),
+            _ => Error::Io(error),
+        })?;
+        let word = |at: std::ops::Range<usize>| u64::from_le_bytes(bytes[at].try_into().expect("eight bytes"));
+        let (found, birth) = (word(CHECKSUM), word(BIRTH));
+        if found != checksum(bytes, run.first) {
+            return Err(corrupt("the checksum of the page", found));
+        }
+        if bytes[KIND_AT] == crate::node::KIND_NODE {
+            Node::check_structure(bytes).map_err(|fault| Error::Corrupt { page: run.first, fault })?;
+        }
+        Stamp::new(birth).filter(|birth| *birth > Stamp::FIRST).ok_or_else(|| corrupt("a birth", birth))
+    }
+
+    /// Writes a run, with its birth and its checksum.
+    pub(crate) fn write(&self, first: u32, birth: Stamp, bytes: &mut [u8]) -> Result<()> {
+        bytes[BIRTH].copy_from_slice(&birth.number().to_le_bytes());
+        let sum = checksum(bytes, first);
+        bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_at(self.offset(first), bytes)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,384 @@
+//! The log: what commits did, in order, since the last checkpoint.
+//!
+//! ```text
+//! record: | checksum u64 | number u64 | body length u32 | reserved 0 | body | zeros to a multiple of the sector |
+//! body:   operations, one after the other
+//!         | 1 | types length u16 | name length u16 | types | name |      the table of what follows
+//!         | 2 | key length u32 | value length u32 | key | value |        put
+//!         | 3 | key length u32 | key |                                   remove
+//!         | 4 | name length u16 | name |                                 drop a table
+//! ```
+//!
+//! The ring is written round and round. A record that would cross its end begins at its start instead. A checksum covers the
+//! record and, as its key, the checksum of the record before: whatever lay in the ring from earlier rounds does not follow on
+//! what is there now, so the first record that does not is the end.
+
+use twox_hash::XxHash3_64;
+
+use crate::error::{Error, Fault, Result};
+use crate::meta::LogStart;
+
+const HEADER_BYTES: usize = 24;
+
+const TABLE: u8 = 1;
+const PUT: u8 = 2;
+const REMOVE: u8 = 3;
+const DROP: u8 = 4;
+
+/// One operation of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operation<'a> {
+    Table { types: &'a str, name: &'a str },
+    Put { key: &'a [u8], value: &'a [u8] },
+    Remove { key: &'a [u8] },
+    Drop { name: &'a str },
+}
+
+/// What a transaction did so far.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    bytes: Vec<u8>,
+    /// The table that was named last: its place in the catalog.
+    table: Option<usize>,
+    /// The most bytes that a record may have; beyond them nothing is kept.
+    most: usize,
+    /// The transaction cannot be a record: it is too long, or its order is not known when it is read again.
+    unfit: bool,
+}
+
+/// A moment to which a body can return.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    bytes: usize,
+    table: Option<usize>,
+}
+
+impl Body {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), table: self.table }
+    }
+
+    /// Forgets what was done since a mark.
+    pub(crate) fn return_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.table = mark.table;
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.return_to(Mark { bytes: 0, table: None });
+        self.unfit = false;
+    }
+
+    /// The transaction is to be committed by its pages.
+    pub(crate) fn set_unfit(&mut self) {
+        self.unfit = true;
+        self.bytes.clear();
+        self.table = None;
+    }
+
+    pub(crate) fn is_unfit(&self) -> bool {
+        self.unfit
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.unfit && self.bytes.is_empty()
+    }
+
+    /// What follows is done to the table at this place of the catalog.
+    #[inline]
+    pub(crate) fn table(&mut self, place: usize, types: impl FnOnce() -> String, name: &str) {
+        if !self.unfit && self.table != Some(place) {
+            self.name_table(place, &types(), name);
+        }
+    }
+
+    fn name_table(&mut self, place: usize, types: &str, name: &str) {
+        self.table = Some(place);
+        self.bytes.push(TABLE);
+        self.bytes.extend_from_slice(&short(types.len()));
+        self.bytes.extend_from_slice(&short(name.len()));
+        self.add(&[types.as_bytes(), name.as_bytes()]);
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        if self.unfit {
+            return;
+        }
+        self.bytes.push(PUT);
+        self.bytes.extend_from_slice(&long(key.len()));
+        self.bytes.extend_from_slice(&long(value.len()));
+        self.add(&[key, value]);
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if self.unfit {
+            return;
+        }
+        self.bytes.push(REMOVE);
+        self.bytes.extend_from_slice(&long(key.len()));
+        self.add(&[key]);
+    }
+
+    pub(crate) fn drop_table(&mut self, name: &str) {
+        if self.unfit {
+            return;
+        }
+        self.table = None;
+        self.bytes.push(DROP);
+        self.bytes.extend_from_slice(&short(name.len()));
+        self.add(&[name.as_bytes()]);
+    }
+
+    fn add(&mut self, parts: &[&[u8]]) {
+        let more: usize = parts.iter().map(|part| part.len()).sum();
+        if self.bytes.len() + more > self.most {
+            self.set_unfit();
+            return;
+        }
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+}
+
+fn short(length: usize) -> [u8; 2] {
+    u16::try_from(length).expect("names are shorter than 64 KiB").to_le_bytes()
+}
+
+fn long(length: usize) -> [u8; 4] {
+    u32::try_from(length).expect("keys and values are shorter than 4 GiB").to_le_bytes()
+}
+
+/// The operations of a record's body, in order.
+pub(crate) fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
+    let mut input = kauri_wire::Reader::new(body);
+    std::iter::from_fn(move || (!input.rest().is_empty()).then(|| operation(&mut input)))
+}
+
+fn operation<'a>(input: &mut kauri_wire::Reader<'a>) -> Result<Operation<'a>> {
+    const WHOLE: &str = "a whole operation";
+    let [kind] = input.array(WHOLE)?;
+    let text = |bytes: &'a [u8]| <str as kauri_wire::Key>::decode(bytes);
+    Ok(match kind {
+        TABLE => {
+            let types = u16::from_le_bytes(input.array(WHOLE)?);
+            let name = u16::from_le_bytes(input.array(WHOLE)?);
+            let types = text(input.take(types.into(), WHOLE)?)?;
+            Operation::Table { types, name: text(input.take(name.into(), WHOLE)?)? }
+        }
+        PUT => {
+            let key = u32::from_le_bytes(input.array(WHOLE)?) as usize;
+            let value = u32::from_le_bytes(input.array(WHOLE)?) as usize;
+            Operation::Put { key: input.take(key, WHOLE)?, value: input.take(value, WHOLE)? }
+        }
+        REMOVE => {
+            let key = u32::from_le_bytes(input.array(WHOLE)?) as usize;
+            Operation::Remove { key: input.take(key, WHOLE)? }
+        }
+        DROP => {
+            let name = u16::from_le_bytes(input.array(WHOLE)?);
+            Operation::Drop { name: text(input.take(name.into(), WHOLE)?)? }
+        }
+        other => return Err(Error::Corrupt { page: 0, fault: Fault::new("a known operation", other.into()) }),
+    })
+}
+
+/// Where the log's next record goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    /// How long the ring is.
+    bytes: u64,
+    sector: u64,
+    next: LogStart,
+    /// How many bytes are in use, with those skipped at the ring's end.
+    used: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(bytes: u64, sector: u64, next: LogStart) -> Self {
+        assert!(bytes.is_multiple_of(sector) && next.offset < bytes);
+        Self { bytes, sector, next, used: 0 }
+    }
+
+    /// Where the log goes on.
+    pub(crate) fn next(&self) -> LogStart {
+        self.next
+    }
+
+    /// The longest body of a record.
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        usize::try_from(self.bytes / 4).unwrap_or(usize::MAX).saturating_sub(HEADER_BYTES)
+    }
+
+    /// Everything in the ring is in a checkpoint.
+    pub(crate) fn empty(&mut self) {
+        self.used = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn record_bytes(&self, body: usize) -> u64 {
+        ((HEADER_BYTES + body) as u64).next_multiple_of(self.sector)
+    }
+
+    /// Where a record of so many bytes goes, and how much of the ring it takes.
+    fn place(&self, bytes: u64) -> (u64, u64) {
+        match self.next.offset + bytes <= self.bytes {
+            true => (self.next.offset, bytes),
+            false => (0, self.bytes - self.next.offset + bytes),
+        }
+    }
+
+    /// Whether a record of this body fits before the ring is half full: then it is time for a checkpoint instead.
+    pub(crate) fn has_room(&self, body: &Body) -> bool {
+        let (_, taken) = self.place(self.record_bytes(body.bytes.len()));
+        self.used + taken <= self.bytes / 2
+    }
+
+    /// Makes the next record, and tells where in the ring it goes.
+    pub(crate) fn append(&mut self, body: &Body) -> (u64, Vec<u8>) {
+        assert!(!body.unfit && self.has_room(body), "a record is made only where there is room");
+        let bytes = self.record_bytes(body.bytes.len());
+        let (offset, taken) = self.place(bytes);
+        let mut record = vec![0; usize::try_from(bytes).expect("a record fits memory")];
+        record[8..16].copy_from_slice(&self.next.number.to_le_bytes());
+        record[16..20].copy_from_slice(&long(body.bytes.len()));
+        record[HEADER_BYTES..HEADER_BYTES + body.bytes.len()].copy_from_slice(&body.bytes);
+        let sum = XxHash3_64::oneshot_with_seed(self.next.chain, &record[8..HEADER_BYTES + body.bytes.len()]);
+        record[..8].copy_from_slice(&sum.to_le_bytes());
+        self.advance(offset, bytes, taken, sum);
+        (offset, record)
+    }
+
+    fn advance(&mut self, offset: u64, bytes: u64, taken: u64, sum: u64) {
+        let end = offset + bytes;
+        self.next =
+            LogStart { offset: if end == self.bytes { 0 } else { end }, number: self.next.number + 1, chain: sum };
+        self.used += taken;
+    }
+
+    /// The body of the next record in the ring's bytes, if there is one.
+    pub(crate) fn read<'a>(&mut self, ring: &'a [u8]) -> Option<&'a [u8]> {
+        // Here, or at the start of the ring if the record would have crossed its end.
+        [self.next.offset, 0].into_iter().find_map(|offset| {
+            let (body, sum) = self.record_at(ring, offset)?;
+            let bytes = self.record_bytes(body.len());
+            if self.place(bytes).0 != offset {
+                return None;
+            }
+            let taken = self.place(bytes).1;
+            self.advance(offset, bytes, taken, sum);
+            Some(body)
+        })
+    }
+
+    fn record_at<'a>(&self, ring: &'a [u8], offset: u64) -> Option<(&'a [u8], u64)> {
+        let record = ring.get(usize::try_from(offset).ok()?..)?;
+        let header = record.first_chunk::<HEADER_BYTES>()?;
+        let [sum, number] =
+            [&header[..8], &header[8..16]].map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let length = u32::from_le_bytes(header[16..20].try_into().expect("four bytes")) as usize;
+        let covered = record.get(8..HEADER_BYTES.checked_add(length)?)?;
+        let right = number == self.next.number && sum == XxHash3_64::oneshot_with_seed(self.next.chain, covered);
+        right.then(|| (&covered[HEADER_BYTES - 8..], sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(key: u8, value_bytes: usize) -> Body {
+        let mut body = Body::new(1 << 20);
+        body.table(0, || "bytes to bytes".into(), "rows");
+        body.put(&[key], &vec![key; value_bytes]);
+        body
+    }
+
+    #[test]
+    fn operations_come_back_in_order_and_the_table_is_named_once() {
+        let mut written = Body::new(1 << 20);
+        let types = || "t".to_owned();
+        written.table(0, types, "one");
+        written.put(b"k", b"v");
+        written.table(0, types, "one");
+        written.remove(b"k");
+        let mark = written.mark();
+        written.table(1, types, "two");
+        written.put(b"x", b"");
+        written.return_to(mark);
+        written.table(2, types, "on");
+        written.drop_table("one");
+        written.table(2, types, "on");
+        let read: Result<Vec<_>> = operations(&written.bytes).collect();
+        let expected = [
+            Operation::Table { types: "t", name: "one" },
+            Operation::Put { key: b"k", value: b"v" },
+            Operation::Remove { key: b"k" },
+            Operation::Table { types: "t", name: "on" },
+            Operation::Drop { name: "one" },
+            Operation::Table { types: "t", name: "on" },
+        ];
+        assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn records_are_read_back_round_and_round_and_stale_ones_are_not() {
+        let start = LogStart { offset: 512, number: 7, chain: 9 };
+        let mut bytes = vec![0xaa; 4096];
+        let mut writer = Ring::new(4096, 64, start);
+        let mut from = start;
+        for round in 0..60_u8 {
+            let written: Vec<_> =
+                (0..3).map(|index| body(round.wrapping_mul(3) + index, usize::from(round) * 5)).collect();
+            for body in &written {
+                let (offset, record) = writer.append(body);
+                let offset = usize::try_from(offset).expect("inside the ring");
+                bytes[offset..offset + record.len()].copy_from_slice(&record);
+            }
+            let mut reader = Ring::new(4096, 64, from);
+            for body in &written {
+                assert_eq!(reader.read(&bytes), Some(&body.bytes[..]));
+            }
+            assert_eq!(reader.read(&bytes), None);
+            assert_eq!((reader.next(), reader.used), (writer.next(), writer.used));
+            from = writer.next();
+            writer.empty();
+        }
+    }
+
+    #[test]
+    fn a_record_with_any_wrong_byte_is_the_end() {
+        let start = LogStart::default();
+        let mut writer = Ring::new(1024, 64, start);
+        let (_, record) = writer.append(&body(1, 20));
+        let mut ring = vec![0; 1024];
+        ring[..record.len()].copy_from_slice(&record);
+        let covered = HEADER_BYTES + body(1, 20).bytes.len();
+        for at in 0..covered {
+            ring[at] ^= 1;
+            assert_eq!(Ring::new(1024, 64, start).read(&ring), None, "byte {at}");
+            ring[at] ^= 1;
+        }
+        assert!(Ring::new(1024, 64, start).read(&ring).is_some());
+        assert!(Ring::new(1024, 64, LogStart { number: 1, ..start }).read(&ring).is_none());
+        assert!(Ring::new(1024, 64, LogStart { chain: 1, ..start }).read(&ring).is_none());
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_unfit_and_keeps_nothing() {
+        let mut body = Body::new(100);
+        body.table(0, || "t".into(), "n");
+        body.put(b"key", &[0; 200]);
+        assert!(body.is_unfit() && body.bytes.is_empty() && !body.is_empty());
+        body.clear();
+        assert!(body.is_empty());
+    }
+}

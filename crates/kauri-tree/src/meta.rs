@@ -1,0 +1,116 @@
+//! The meta pages: where everything else is found after a restart.
+//!
+//! ```text
+//!   0  checksum u64     of the bytes 8 to 256, keyed by the page number
+//!   8  magic            "KauriDB\0"
+//!  16  format u32       1
+//!  20  page size u32
+//!  24  checkpoint u64   one more at every checkpoint
+//!  32  version u64      the version that the checkpoint holds
+//!  40  end u32          the first page that was never used
+//!  44  log pages u32    the log's ring begins at page 2
+//!  48  log offset u64   where in the ring the first record after the checkpoint stands, or will
+//!  56  log number u64   the number of that record
+//!  64  log chain u64    the checksum of the record before it
+//!  72  catalog page u32, rows u64 at 76
+//!  84  bitmap page u32, pages u32 at 88
+//!  92  zero to 256
+//! ```
+//!
+//! There are two, in pages 0 and 1. A checkpoint writes the one that is not the newest, after everything it points to is
+//! durable; so a crash at any moment leaves one of them whole.
+
+use twox_hash::XxHash3_64;
+
+use crate::btree::Root;
+
+/// The bytes of a meta page that count, whatever the size of a page.
+pub(crate) const META_BYTES: usize = 256;
+/// The first page of the log.
+pub(crate) const LOG_PAGE: u32 = 2;
+
+const MAGIC: [u8; 8] = *b"KauriDB\0";
+/// The format that this code writes, and the only one it reads.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What a meta page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) page_bytes: u32,
+    pub(crate) checkpoint: u64,
+    pub(crate) version: u64,
+    pub(crate) end: u32,
+    pub(crate) log_pages: u32,
+    pub(crate) log: LogStart,
+    pub(crate) catalog: Root,
+    pub(crate) bitmap_page: u32,
+    pub(crate) bitmap_pages: u32,
+}
+
+/// Where the log goes on after a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LogStart {
+    pub(crate) offset: u64,
+    pub(crate) number: u64,
+    pub(crate) chain: u64,
+}
+
+/// Why a meta page cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unusable {
+    /// It is not a meta page, or not a whole one.
+    Broken,
+    /// It was written by a later program.
+    Newer(u32),
+}
+
+impl Meta {
+    pub(crate) fn encode(&self, page: u32) -> [u8; META_BYTES] {
+        let mut bytes = [0; META_BYTES];
+        bytes[8..16].copy_from_slice(&MAGIC);
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(16, &FORMAT.to_le_bytes());
+        put(20, &self.page_bytes.to_le_bytes());
+        put(24, &self.checkpoint.to_le_bytes());
+        put(32, &self.version.to_le_bytes());
+        put(40, &self.end.to_le_bytes());
+        put(44, &self.log_pages.to_le_bytes());
+        put(48, &self.log.offset.to_le_bytes());
+        put(56, &self.log.number.to_le_bytes());
+        put(64, &self.log.chain.to_le_bytes());
+        put(72, &self.catalog.page.to_le_bytes());
+        put(76, &self.catalog.rows.to_le_bytes());
+        put(84, &self.bitmap_page.to_le_bytes());
+        put(88, &self.bitmap_pages.to_le_bytes());
+        let sum = checksum(&bytes, page);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8; META_BYTES], page: u32) -> Result<Self, Unusable> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes[8..16] != MAGIC || word(0) != checksum(bytes, page) {
+            return Err(Unusable::Broken);
+        }
+        if half(16) != FORMAT {
+            return Err(Unusable::Newer(half(16)));
+        }
+        Ok(Self {
+            page_bytes: half(20),
+            checkpoint: word(24),
+            version: word(32),
+            end: half(40),
+            log_pages: half(44),
+            log: LogStart { offset: word(48), number: word(56), chain: word(64) },
+            catalog: Root { page: half(72), rows: word(76) },
+            bitmap_page: half(84),
+            bitmap_pages: half(88),
+        })
+    }
+}
+
+/// The checksum of a page or run, keyed by the number of its first page: a page in the wrong place is a broken page.
+pub(crate) fn checksum(bytes: &[u8], page: u32) -> u64 {
+    XxHash3_64::oneshot_with_seed(page.into(), &bytes[8..])
+}

@@ -1,0 +1,253 @@
+//! Opening a store in a file: made, if there is none; found, if there is; and brought to where it was.
+
+use std::sync::Arc;
+
+use kauri_arena::{Arena, Stamp};
+
+use crate::btree::{self, Of, Root};
+use crate::catalog::Catalog;
+use crate::disk::{Disk, File, Open};
+use crate::durable::{Durable, Turn, catalog_rows, read_bitmap};
+use crate::error::{Error, Fault, Result};
+use crate::file::StoreFile;
+use crate::free::FreeSet;
+use crate::log::{Body, Operation, Ring, operations};
+use crate::meta::{FORMAT, LOG_PAGE, LogStart, META_BYTES, Meta, Unusable};
+use crate::node;
+use crate::overflow::{self, Reference};
+use crate::pager::{Pager, Run};
+use crate::store::State;
+
+/// What an open store is made of.
+pub(crate) struct Opened {
+    pub(crate) arena: Arc<Arena<Catalog>>,
+    pub(crate) state: State,
+    pub(crate) durable: Durable,
+}
+
+/// Opens the store of this name, or makes it with pages of this size and a log of so many bytes.
+pub(crate) fn open(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Opened> {
+    let file = match disk.open(name, Open::ReadWrite) {
+        Ok(file) => {
+            // Whoever made it may have died before its name was durable; what is promised from here on needs it.
+            disk.sync_dir()?;
+            file
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(disk, name, page_bytes, log_bytes)?,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
+        Err(error) => return Err(error.into()),
+    };
+    recover(file)
+}
+
+/// Makes an empty store beside, whole and durable, before it gets its name.
+fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
+    let aside = format!("{name}.new");
+    // What an earlier crash left of such an attempt is nobody's.
+    let file = disk.open(&aside, Open::Create)?;
+    file.set_len(0)?;
+    let log_pages = u32::try_from(log_bytes.div_ceil(page_bytes)).map_err(|_| Error::Full)?;
+    let meta = Meta {
+        page_bytes: u32::try_from(page_bytes).expect("at most 64 KiB"),
+        checkpoint: 0,
+        version: Stamp::FIRST.number(),
+        end: LOG_PAGE + log_pages,
+        log_pages,
+        log: LogStart::default(),
+        catalog: Root::default(),
+        bitmap_page: 0,
+        bitmap_pages: 0,
+    };
+    // Zeros all through, so that writing the log later changes bytes and nothing else.
+    let zeros = vec![0; (1 << 20).min(log_bytes).max(page_bytes)];
+    let end = u64::from(meta.end) * page_bytes as u64;
+    let mut at = 0;
+    while at < end {
+        let bytes = &zeros[..usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len())];
+        file.write_at(at, bytes)?;
+        at += bytes.len() as u64;
+    }
+    file.write_at(0, &meta.encode(0))?;
+    file.sync()?;
+    disk.rename(&aside, name)?;
+    disk.sync_dir()?;
+    Ok(file)
+}
+
+/// The newest meta page that is whole.
+fn find_meta(file: &dyn File) -> Result<Meta> {
+    let mut best: Option<Meta> = None;
+    let mut newer = None;
+    // The second meta page stands behind a first page of unknown size: the first page's own word, or any size there is.
+    for page_bytes in std::iter::once(0).chain((8..=16).map(|bits| 1_u64 << bits)) {
+        let page = u32::from(page_bytes > 0);
+        let mut bytes = [0; META_BYTES];
+        if file.read_at(page_bytes, &mut bytes).is_err() {
+            continue;
+        }
+        match Meta::decode(&bytes, page) {
+            Ok(meta) if page == 0 || u64::from(meta.page_bytes) == page_bytes => {
+                best = best.filter(|best| best.checkpoint >= meta.checkpoint).or(Some(meta));
+            }
+            Ok(_) | Err(Unusable::Broken) => {}
+            Err(Unusable::Newer(format)) => newer = Some(format),
+        }
+    }
+    match (newer, best) {
+        (Some(found), _) => Err(Error::NewerFormat { most: FORMAT, found }),
+        (None, Some(meta)) => check_meta(meta),
+        (None, None) => Err(corrupt(0, "a meta page", 0)),
+    }
+}
+
+fn check_meta(meta: Meta) -> Result<Meta> {
+    let page_bytes = meta.page_bytes as usize;
+    if !page_bytes.is_power_of_two() || !(256..=65536).contains(&page_bytes) {
+        return Err(corrupt(0, "a page size", meta.page_bytes.into()));
+    }
+    let first = LOG_PAGE.checked_add(meta.log_pages);
+    if meta.log_pages == 0 || first.is_none_or(|first| first > meta.end) {
+        return Err(corrupt(0, "a log before the pages", meta.log_pages.into()));
+    }
+    let ring = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
+    if meta.log.offset >= ring || !meta.log.offset.is_multiple_of(sector(page_bytes)) {
+        return Err(corrupt(0, "a log that goes on inside the ring", meta.log.offset));
+    }
+    Ok(meta)
+}
+
+fn corrupt(page: u32, expected: &'static str, found: u64) -> Error {
+    Error::Corrupt { page, fault: Fault::new(expected, found) }
+}
+
+/// The disk's sector, or the page if that is smaller. Records begin at its multiples, so that writing one touches no other.
+const fn sector(page_bytes: usize) -> u64 {
+    if page_bytes < 512 { page_bytes as u64 } else { 512 }
+}
+
+/// Brings a store to where it was: its last checkpoint, and what the log has after it. Nothing is written.
+fn recover(file: Box<dyn File>) -> Result<Opened> {
+    let meta = find_meta(&*file)?;
+    let page_bytes = meta.page_bytes as usize;
+    let file = Arc::new(StoreFile::new(file, page_bytes));
+    let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;
+    let (free, bitmap) = read_free(&file, &meta)?;
+    let (arena, writer) = Arena::new(page_bytes, version, Catalog::default());
+    let mut pager = Pager::in_file(writer, meta.end, free, Arc::clone(&file));
+    pager.keep(version);
+    let catalog = read_catalog(&pager, &meta)?;
+    let ring_bytes = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
+    let mut ring = Ring::new(ring_bytes, sector(page_bytes), meta.log);
+    let body = Body::new(ring.body_bytes_max());
+    let mut state = State { pager, catalog, page_bytes, turn: None };
+    replay(&file, &mut state, &mut ring, ring_bytes)?;
+    publish(&arena, &mut state);
+    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap });
+    Ok(Opened { arena, state, durable: Durable::new(file) })
+}
+
+/// Shows what was recovered, as a version of its own.
+fn publish(arena: &Arena<Catalog>, state: &mut State) {
+    state.pager.begin();
+    let version = state.pager.commit();
+    arena.publish(version, state.catalog.clone());
+}
+
+/// The pages that are free by the bitmap of a checkpoint.
+fn read_free(file: &StoreFile, meta: &Meta) -> Result<(FreeSet, Option<Run>)> {
+    if meta.bitmap_pages == 0 {
+        return Ok((FreeSet::default(), None));
+    }
+    let run = Run { first: meta.bitmap_page, pages: meta.bitmap_pages };
+    let needed = (meta.end as usize).div_ceil(8).div_ceil(meta.page_bytes as usize) + 2;
+    let last = run.first.checked_add(run.pages);
+    if run.pages as usize > needed || last.is_none_or(|last| last > meta.end) {
+        return Err(corrupt(0, "a bitmap among the pages", run.pages.into()));
+    }
+    let mut bytes = vec![0; run.pages as usize * meta.page_bytes as usize];
+    file.read(run, &mut bytes)?;
+    let free =
+        read_bitmap(&bytes, meta.end).ok_or_else(|| corrupt(run.first, "a bitmap of all pages", run.pages.into()))?;
+    Ok((free, Some(run)))
+}
+
+fn read_catalog(pager: &Pager<Catalog>, meta: &Meta) -> Result<Catalog> {
+    let mut catalog = Catalog::default();
+    for (name, row) in catalog_rows(pager, meta.catalog)? {
+        let name = <str as kauri_wire::Key>::decode(&name)?;
+        let wrong = || corrupt(meta.catalog.page, "a table in the catalog", row.len() as u64);
+        let (root, types) = row.split_at_checked(12).ok_or_else(wrong)?;
+        let types = <str as kauri_wire::Key>::decode(types)?;
+        let page = u32::from_le_bytes(root[..4].try_into().expect("four bytes"));
+        let rows = u64::from_le_bytes(root[4..].try_into().expect("eight bytes"));
+        let place = catalog.find_or_make_named(name, types).ok_or_else(wrong)?;
+        catalog.set_root(place, Root { page, rows });
+    }
+    Ok(catalog)
+}
+
+/// Does again what the log says.
+fn replay(file: &StoreFile, state: &mut State, ring: &mut Ring, ring_bytes: u64) -> Result<()> {
+    let mut bytes = vec![0; usize::try_from(ring_bytes).map_err(|_| Error::Full)?];
+    file.disk().read_at(file.offset(LOG_PAGE), &mut bytes)?;
+    while let Some(body) = ring.read(&bytes) {
+        state.pager.begin();
+        let mut table = None;
+        for operation in operations(body) {
+            apply(state, &mut table, operation?)?;
+        }
+        let _version_is_published_with_the_last = state.pager.commit();
+    }
+    Ok(())
+}
+
+/// Does one operation again; `table` is the place of the table that was named last.
+fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>) -> Result<()> {
+    let State { pager, catalog, page_bytes, .. } = state;
+    let place = |table: &Option<usize>| table.ok_or_else(|| corrupt(0, "a table before its rows", 0));
+    match operation {
+        Operation::Table { types, name } => {
+            let found = catalog.find_or_make_named(name, types);
+            *table = Some(found.ok_or_else(|| corrupt(0, "a table of the same types", 0))?);
+        }
+        Operation::Drop { name } => {
+            let place = catalog.place(name).ok_or_else(|| corrupt(0, "a table to drop", 0))?;
+            btree::retire_all(pager, catalog.root(place))?;
+            catalog.set_root(place, Root::default());
+            catalog.forget(name);
+        }
+        Operation::Put { key, value } => {
+            let place = place(table)?;
+            let mut root = catalog.root(place);
+            let old = put(pager, &mut root, *page_bytes, key, value)?;
+            catalog.set_root(place, root);
+            retire(pager, *page_bytes, old)?;
+        }
+        Operation::Remove { key } => {
+            let place = place(table)?;
+            let mut root = catalog.root(place);
+            let old = btree::remove::<Of<[u8]>>(pager, &mut root, key)?;
+            catalog.set_root(place, root);
+            retire(pager, *page_bytes, old)?;
+        }
+    }
+    Ok(())
+}
+
+fn put(pager: &mut Pager<Catalog>, root: &mut Root, page_bytes: usize, key: &[u8], value: &[u8]) -> Result<btree::Old> {
+    if key.len() > btree::key_bytes_max(page_bytes) {
+        return Err(corrupt(0, "a key of a quarter page at most", key.len() as u64));
+    }
+    if btree::fits(page_bytes, key.len(), value.len()) {
+        return btree::put::<Of<[u8]>>(pager, root, key, node::Value::Inline(value));
+    }
+    let reference = overflow::write(pager, page_bytes, value)?.encode();
+    btree::put::<Of<[u8]>>(pager, root, key, node::Value::Overflow(&reference))
+}
+
+fn retire(pager: &mut Pager<Catalog>, page_bytes: usize, old: btree::Old) -> Result<()> {
+    match old {
+        btree::Old::Overflow(reference) => overflow::retire(pager, page_bytes, Reference::decode(&reference)?),
+        btree::Old::Missing | btree::Old::Inline => Ok(()),
+    }
+}
