@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use kauri_sim::{Acks, Engine, Explorer, Progress, Rng, SimDisk};
-use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write, WriteTxn};
+use kauri_sim::{Acks, Call, Engine, Explorer, Failure, Fault, Image, Progress, Rng, SimDisk};
+use kauri_tree::{Durability, Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
 
 const NAME: &str = "store";
 const COMMITS: Table<u8, u64> = Table::new("commits");
@@ -163,7 +163,7 @@ impl Engine for Trial {
 }
 
 /// Whether the tables hold what they should, all of it and nothing else.
-fn compare(snapshot: &kauri_tree::Snapshot<'_>, model: &Model) -> Result<(), String> {
+fn compare(snapshot: &Snapshot<'_>, model: &Model) -> Result<(), String> {
     for (which, model) in model.iter().enumerate() {
         let rows = snapshot.scan(&table(which)).map_err(words)?;
         let rows: Result<BTreeMap<_, _>, _> =
@@ -190,16 +190,157 @@ fn check(seed: u64, page_bytes: usize, commits: u64, points: u64) {
     assert!(report.points >= points, "only {} points", report.points);
 }
 
+/// Crashes stores of ten seeds, ten thousand times each.
+fn check_seeds(first: u64, page_bytes: usize) {
+    for seed in first..first + 10 {
+        check(seed, page_bytes, 12, 10_000);
+    }
+}
+
+/// Tests of their own, so that they run side by side: a million crashes in all.
+macro_rules! crashes {
+    ($($name:ident: $first:expr, $page_bytes:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            check_seeds($first, $page_bytes);
+        }
+    )*};
+}
+
+crashes! {
+    store_survives_crashes_0: 0, 256;
+    store_survives_crashes_1: 100, 256;
+    store_survives_crashes_2: 200, 256;
+    store_survives_crashes_3: 300, 256;
+    store_survives_crashes_4: 400, 256;
+    store_survives_crashes_5: 500, 256;
+    store_survives_crashes_6: 600, 512;
+    store_survives_crashes_7: 700, 512;
+    store_survives_crashes_8: 800, 1024;
+    store_survives_crashes_9: 900, 4096;
+}
+
 #[test]
-fn store_survives_crashes_on_tiny_pages() {
-    for seed in 0..6 {
-        check(seed, 256, 12, 5_000);
+fn every_failing_call_is_survived() {
+    let kinds = [Failure::Io, Failure::NoSpace, Failure::Short];
+    for (failure, lasts) in kinds.iter().flat_map(|failure| [(*failure, false), (*failure, true)]) {
+        for nth in 1.. {
+            let fault = Fault::nth_of_any(nth, failure);
+            let fault = if lasts { fault.lasting() } else { fault };
+            let report = Explorer::new(nth).points(60).fault(fault).explore(&Trial::new(nth % 7, 256, 10));
+            if let Some(violation) = report.violation {
+                panic!("call {nth} failed with {failure:?}, {lasts}: {violation:?}");
+            }
+            if !report.hits.any() {
+                assert!(nth > 20, "a life makes more calls than {nth}");
+                break;
+            }
+        }
+    }
+}
+
+/// The file of a store after some commits, some of them only in its log.
+fn file(trial: &Trial) -> Vec<u8> {
+    let disk = SimDisk::new();
+    trial.live(&disk, &Acks::of(&disk)).expect("no fault");
+    // Life goes on without a clean end: the log is in use.
+    let store = trial.open(&disk).expect("no fault");
+    let held = store.snapshot().get(&COMMITS, 0).expect("no fault").expect("a commit");
+    for commit in held + 1..held + 4 {
+        let mut txn = store.begin();
+        for step in trial.steps(&mut trial.rng(commit), 2) {
+            apply(&mut txn, step).expect("no fault");
+        }
+        txn.put(&COMMITS, 0, commit).expect("no fault");
+        txn.commit().expect("no fault");
+    }
+    let bytes = disk.image().bytes(NAME).expect("the store's file");
+    drop(store);
+    bytes
+}
+
+/// Opens a damaged file: either the damage is told, or what is read is what some commit left.
+fn check_damaged(trial: &Trial, bytes: &[u8]) -> Result<(), String> {
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let disk = SimDisk::from_image(Image::new().with_file(NAME, bytes));
+        let Ok(store) = trial.open(&disk) else { return Ok(()) };
+        let snapshot = store.snapshot();
+        let Ok(commit) = snapshot.get(&COMMITS, 0) else { return Ok(()) };
+        let model = trial.model(commit.unwrap_or(0));
+        (0..3).try_for_each(|which| check_damaged_table(&snapshot, which, &model[which]))
+    }));
+    read.unwrap_or_else(|_| Err("a panic".into()))
+}
+
+fn check_damaged_table(
+    snapshot: &Snapshot<'_>,
+    which: usize,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<(), String> {
+    let Ok(rows) = snapshot.scan(&table(which)) else { return Ok(()) };
+    let rows: Result<BTreeMap<_, _>, _> =
+        rows.map(|key, value: Cow<'_, [u8]>| (key.to_vec(), value.into_owned())).collect();
+    match rows {
+        Err(_) => Ok(()),
+        Ok(rows) if rows == *model => Ok(()),
+        Ok(rows) => Err(format!("table {}: {} rows that nobody wrote", TABLES[which], rows.len())),
     }
 }
 
 #[test]
-fn store_survives_crashes_on_larger_pages() {
-    check(100, 512, 20, 5_000);
-    check(101, 1024, 20, 4_000);
-    check(102, 4096, 15, 2_000);
+fn every_flipped_bit_is_told_or_does_not_matter() {
+    let trial = Trial::new(5, 256, 30);
+    let mut bytes = file(&trial);
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            bytes[at] ^= 1 << bit;
+            if let Err(what) = check_damaged(&trial, &bytes) {
+                panic!("bit {bit} of byte {at} of {}: {what}", bytes.len());
+            }
+            bytes[at] ^= 1 << bit;
+        }
+    }
+}
+
+#[test]
+fn every_cut_swapped_and_zeroed_page_is_told_or_does_not_matter() {
+    let trial = Trial::new(6, 256, 30);
+    let bytes = file(&trial);
+    let pages = bytes.len() / 256;
+    for page in 0..pages {
+        check_damaged(&trial, &bytes[..page * 256]).unwrap();
+        let mut zeroed = bytes.clone();
+        zeroed[page * 256..][..256].fill(0);
+        check_damaged(&trial, &zeroed).unwrap();
+        for other in 0..pages {
+            let mut misplaced = bytes.clone();
+            misplaced.copy_within(other * 256..(other + 1) * 256, page * 256);
+            check_damaged(&trial, &misplaced).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_can_be_used_again() {
+    let trial = Trial::new(8, 256, 20);
+    let disk = SimDisk::new();
+    drop(trial.open(&disk).unwrap());
+    for nth in 1..60 {
+        let acks = Acks::of(&disk);
+        disk.inject(Fault::nth(Call::Write, nth, Failure::NoSpace).lasting());
+        let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let store = trial.open(&disk)?;
+            let held = store.snapshot().get(&COMMITS, 0).map_err(words)?.unwrap_or(0);
+            let mut txn = store.begin();
+            for step in trial.steps(&mut trial.rng(held + 1), 2) {
+                apply(&mut txn, step).map_err(words)?;
+            }
+            txn.put(&COMMITS, 0, held + 1).map_err(words)?;
+            txn.commit().map_err(words)?;
+            store.checkpoint().map_err(words)
+        }));
+        assert!(lived.is_ok(), "no panic");
+        disk.heal();
+        trial.check(&disk, acks.progress()).unwrap();
+    }
 }
