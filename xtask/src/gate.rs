@@ -14,6 +14,12 @@ use crate::tree::Tree;
 /// Targets without a standard library; the first that is installed makes the `no-std` step exact.
 const BARE_TARGETS: &[&str] = &["wasm32v1-none", "thumbv7em-none-eabi", "riscv32imac-unknown-none-elf"];
 
+/// The crate with unsafe code.
+pub(crate) const ARENA: &str = "crates/kauri-arena/Cargo.toml";
+const NO_ARENA: &str = "there is no crates/kauri-arena";
+/// Where the sanitizers are.
+pub(crate) const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
+
 pub(crate) fn run(tree: &Tree, selection: &Selection, fuzz_seconds: u64) -> Result<()> {
     let steps = selection.apply(steps(tree, fuzz_seconds))?;
     if steps.iter().any(|step| step.name == "fuzz") {
@@ -35,6 +41,8 @@ fn steps(tree: &Tree, fuzz_seconds: u64) -> Vec<Step> {
         step("nextest", Some(Tool::Nextest), vec![nextest]),
         Step { name: "doctest", tool: None, work: doctest(tree) },
         Step { name: "calibrate", tool: None, work: calibrate(tree) },
+        Step { name: "loom", tool: None, work: loom(tree) },
+        Step { name: "asan", tool: None, work: asan(tree) },
         step("deny", Some(Tool::Deny), vec![deny]),
         Step { name: "fuzz", tool: Some(Tool::Fuzz), work: fuzz_smoke(tree, fuzz_seconds) },
     ]
@@ -73,8 +81,38 @@ fn calibrate(tree: &Tree) -> Work {
     if !tree.holds(MANIFEST) {
         return Work::Absent("there is no crates/kauri-calibrate");
     }
-    let folder = target_folder().join("calibrate").display().to_string();
-    Work::Calls(vec![cargo(&["test", "--locked", "--manifest-path", MANIFEST, "--target-dir"]).arguments([folder])])
+    let test = cargo(&["test", "--locked", "--manifest-path", MANIFEST]);
+    Work::Calls(vec![test.arguments(["--target-dir", &own_folder("calibrate")])])
+}
+
+/// Every interleaving of the arena's protocols. Its own folder: other flags would rebuild everything, twice.
+fn loom(tree: &Tree) -> Work {
+    if !tree.holds(ARENA) {
+        return Work::Absent(NO_ARENA);
+    }
+    let test = cargo(&["test", "-p", "kauri-arena", "--release", "--locked", "--test", "all"]);
+    Work::Calls(vec![test.environment("RUSTFLAGS", "--cfg loom").arguments(["--target-dir", &own_folder("loom")])])
+}
+
+/// The tests of unsafe code, and of the crate that leans on it, with every access checked by AddressSanitizer. It is no stable
+/// option yet, but the runtime is part of the toolchain.
+fn asan(tree: &Tree) -> Work {
+    if !tree.holds(ARENA) {
+        return Work::Absent(NO_ARENA);
+    }
+    let packages =
+        ["kauri-arena", "kauri-tree"].into_iter().filter(|name| tree.holds(&format!("crates/{name}/Cargo.toml")));
+    let test = cargo(&["test", "--locked", "--lib", "--tests"]).arguments(packages.flat_map(|name| ["-p", name]));
+    // A target of its own keeps build scripts and procedural macros as they are.
+    let test = test.arguments(["--target", SANITIZER_TARGET, "--target-dir", &own_folder("asan")]);
+    let test = test.environment("RUSTC_BOOTSTRAP", "1").environment("RUSTFLAGS", "-Zsanitizer=address");
+    // A test that asks for more memory than there is expects to be refused, as it would be without the sanitizer.
+    Work::Calls(vec![test.environment("ASAN_OPTIONS", "allocator_may_return_null=1")])
+}
+
+/// A build folder beside the usual one.
+fn own_folder(name: &str) -> String {
+    target_folder().join(name).to_string_lossy().into_owned()
 }
 
 /// A few seconds per target, always with the same seed, from an empty corpus and the committed seeds.
@@ -124,15 +162,33 @@ mod tests {
     #[test]
     fn young_repository_lacks_the_steps_for_what_is_not_there() {
         let absent = lines(&[]).into_iter().filter(|line| line.contains("absent")).count();
-        assert_eq!(absent, 4, "no-std, doctest, calibrate and fuzz");
+        assert_eq!(absent, 6, "no-std, doctest, calibrate, loom, asan and fuzz");
     }
 
     #[test]
     fn every_build_uses_the_committed_lock_file() {
         let wire = "[package]\nname = \"kauri-wire\"\n";
-        let all = lines(&[("crates/kauri-wire/Cargo.toml", wire), ("crates/kauri-wire/src/lib.rs", "")]);
+        let all = lines(&[("crates/kauri-wire/Cargo.toml", wire), ("crates/kauri-wire/src/lib.rs", ""), (ARENA, "")]);
         let unlocked = all.iter().filter(|line| !line.contains("--locked") && !line.contains("absent"));
         assert_eq!(unlocked.collect::<Vec<_>>(), ["fmt: cargo fmt --all --check"]);
+    }
+
+    #[test]
+    fn builds_with_flags_of_their_own_have_folders_of_their_own() {
+        let all = lines(&[(ARENA, "[package]\nname = \"kauri-arena\"\n")]);
+        let own = |step| {
+            let line = all.iter().find(|line| line.starts_with(&format!("{step}: "))).unwrap();
+            assert!(line.contains("RUSTFLAGS=") && line.contains("-p kauri-arena"), "{line}");
+            line.contains(&format!("--target-dir {}", own_folder(step)))
+        };
+        assert!(own("loom") && own("asan"));
+    }
+
+    #[test]
+    fn sanitizer_sees_the_crates_that_are_there() {
+        let line = |files: &[_]| lines(files).into_iter().find(|line| line.starts_with("asan: ")).unwrap();
+        assert!(!line(&[(ARENA, "")]).contains("-p kauri-tree"));
+        assert!(line(&[(ARENA, ""), ("crates/kauri-tree/Cargo.toml", "")]).contains("-p kauri-tree"));
     }
 
     #[test]

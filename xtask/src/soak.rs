@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 use crate::fuzz;
-use crate::invocation::cargo;
+use crate::gate::{ARENA, SANITIZER_TARGET};
+use crate::invocation::{Invocation, cargo, target_folder};
 use crate::manifest;
 use crate::table::Table;
 use crate::tool::Tool;
-use crate::tree::Tree;
+use crate::tree::{self, Tree};
 
 /// A search that can go on for as long as it is given.
 struct Campaign<'a> {
@@ -21,6 +22,9 @@ struct Campaign<'a> {
 const CASES_FIRST: u64 = 1024;
 /// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
 const ROUNDS_MAX: u32 = 12;
+
+/// Runs at most, for the same reason.
+const RACES_MAX: u32 = 10_000;
 
 pub(crate) fn run(tree: &Tree, minutes: u64) -> Result<()> {
     let campaigns = campaigns(tree);
@@ -60,6 +64,9 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         let search = move |share| search_properties(&tested, share);
         all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
     }
+    if tree.holds(ARENA) {
+        all.push(Campaign { name: "races".to_owned(), search: Box::new(search_races) });
+    }
     for target in fuzz::targets(tree) {
         let name = format!("fuzz {target}");
         all.push(Campaign { name, search: Box::new(move |share| search_target(tree, &target, share)) });
@@ -96,19 +103,54 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
     Ok(format!("{cases} cases per property in the last round"))
 }
 
+/// The arena's threads under ThreadSanitizer, again and again: every run mixes them differently.
+fn search_races(share: Duration) -> Result<String> {
+    let began = Instant::now();
+    race_test().arguments(["--no-run"]).run()?;
+    let call = race_test().arguments(["--", "stress"]);
+    println!("      {call}");
+    for runs in 1..=RACES_MAX {
+        call.run()?;
+        if runs == RACES_MAX || began.elapsed() > share {
+            return Ok(format!("{runs} runs"));
+        }
+    }
+    unreachable!("the last run returns")
+}
+
+/// The standard library is not built with the sanitizer: that is allowed by name, and what it then gets wrong is in a file. A
+/// profile with symbols, because that file names functions.
+fn race_test() -> Invocation {
+    let test = cargo(&["test", "--profile", "bench", "--locked", "-p", "kauri-arena", "--test", "all"]);
+    let folder = target_folder().join("tsan");
+    let known = tree::root().join("xtask/tsan.supp");
+    test.arguments(["--target", SANITIZER_TARGET, "--target-dir", &folder.to_string_lossy()])
+        .environment("RUSTC_BOOTSTRAP", "1")
+        .environment("RUSTFLAGS", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
+        .environment("TSAN_OPTIONS", format!("suppressions={}", known.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_fuzz_target_and_the_property_tests_are_campaigns() {
+    fn every_fuzz_target_the_property_tests_and_the_races_are_campaigns() {
         let tree = Tree::of(&[
+            (ARENA, "[package]\nname = \"kauri-arena\"\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nproptest.workspace = true\n"),
             ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"f\"\n[[bin]]\nname = \"frame\"\n[[bin]]\nname = \"key\"\n"),
         ]);
         let names: Vec<String> = campaigns(&tree).into_iter().map(|campaign| campaign.name).collect();
-        assert_eq!(names, ["properties", "fuzz frame", "fuzz key"]);
+        assert_eq!(names, ["properties", "races", "fuzz frame", "fuzz key"]);
+    }
+
+    #[test]
+    fn races_are_known_by_a_file_that_is_there() {
+        assert!(tree::root().join("xtask/tsan.supp").is_file());
+        let line = race_test().to_string();
+        assert!(line.contains("/xtask/tsan.supp") && line.contains("--locked"), "{line}");
     }
 
     #[test]

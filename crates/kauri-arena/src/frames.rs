@@ -18,19 +18,26 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::AtomicPtr;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::stamp::Stamp;
+use crate::sync::{AtomicU64, Ordering};
 
 /// How many pages lie in one piece of memory; a run of pages does not cross its end.
+#[cfg(not(loom))]
 pub const CHUNK_PAGES: u32 = 1 << 14;
+/// As few as the model needs.
+#[cfg(loom)]
+pub const CHUNK_PAGES: u32 = 4;
 
 const CHUNKS: usize = 1 << (32 - 14);
 const EMPTY: u64 = 0;
 const FILLING: u64 = 1;
 const INSIDE: u64 = 1 << 63;
+// A page's birth must never read as the mark of a run: what is between a mark and its first page is lent with it.
+const _: () = assert!(Stamp::LAST.number() < INSIDE);
 const HUGE_BYTES: usize = 2 << 20;
 
 /// How an attempt to load a page ended.
@@ -117,10 +124,25 @@ impl Frames {
     #[cold]
     fn map(&self, chunk: u32) {
         let mapped = map_chunk(self.chunk_bytes());
+        #[cfg(loom)]
+        self.model_stamps(mapped);
         let cell = &self.chunks[chunk as usize];
         if cell.compare_exchange(std::ptr::null_mut(), mapped, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: we mapped it just now and nobody else knows of it.
             unsafe { unmap(mapped, self.chunk_bytes()) };
+        }
+    }
+
+    /// The atomics of the model are not made of zeroes.
+    #[cfg(loom)]
+    fn model_stamps(&self, chunk: *mut u8) {
+        // SAFETY: behind the frames lie as many stamps.
+        let first = unsafe { chunk.add(self.frames_bytes()) }.cast::<Stamps>();
+        for index in 0..CHUNK_PAGES as usize {
+            // SAFETY: one of those stamps.
+            let stamps = unsafe { first.add(index) };
+            // SAFETY: nobody else knows of the chunk yet.
+            unsafe { stamps.write(Stamps { birth: AtomicU64::new(EMPTY), death: AtomicU64::new(0) }) };
         }
     }
 
@@ -130,7 +152,7 @@ impl Frames {
 
     fn chunk_bytes(&self) -> usize {
         // A multiple of the system's page size, whatever that is up to 64 KiB.
-        self.frames_bytes() + (CHUNK_PAGES as usize * size_of::<Stamps>())
+        (self.frames_bytes() + CHUNK_PAGES as usize * size_of::<Stamps>()).next_multiple_of(64 << 10)
     }
 
     /// Fills an empty run of `pages` pages; one page is a run too.
@@ -153,13 +175,30 @@ impl Frames {
     /// Makes empty frames ours, all of them or none.
     pub(crate) fn claim(&self, first: u32, pages: u32) -> Option<Claim<'_>> {
         let mut claim = Claim { frames: self, first, pages: 0 };
-        for page in first..first + pages {
+        for page in run(first, pages) {
             if !self.frame_or_map(page).stamps.exchange(EMPTY, FILLING) {
                 return None;
             }
             claim.pages += 1;
         }
         Some(claim)
+    }
+
+    /// Empties a page or a run that nobody has a slice of.
+    ///
+    /// All its frames become ours before any is empty. If the first were empty early, a loader could make a page of it while the
+    /// marks behind it still stand, and who then asks for the run would get frames that change hands.
+    pub(crate) fn empty(&self, first: u32) -> u32 {
+        let mut claim = Claim { frames: self, first, pages: 0 };
+        for index in 0..CHUNK_PAGES - first % CHUNK_PAGES {
+            let stamps = self.frame_or_map(first + index).stamps;
+            if index > 0 && stamps.birth() != Birth::Inside(index) {
+                break;
+            }
+            stamps.end();
+            claim.pages += 1;
+        }
+        claim.pages
     }
 
     /// How many pages the page or run that begins here has.
@@ -169,13 +208,14 @@ impl Frames {
         rest.take_while(inside).last().map_or(1, |index| index + 1)
     }
 
-    /// Empties a page or a run that nobody has a slice of, and tells how many pages it had.
-    pub(crate) fn empty(&self, first: u32) -> u32 {
-        let pages = self.run_pages(first);
-        for page in first..first + pages {
-            self.frame_or_map(page).stamps.clear();
+    /// Forgets the death of a page that is not in memory; `false` if it is, or somebody is bringing it.
+    pub(crate) fn forget_death(&self, page: u32) -> bool {
+        // Only what is ours may be changed: a loader can come at any time.
+        let claim = self.claim(page, 1);
+        if claim.is_some() {
+            self.frame_or_map(page).stamps.end();
         }
-        pages
+        claim.is_some()
     }
 
     /// Whether the pages behind a first page belong to its run. A run is taken whole, so its last page speaks for all.
@@ -186,13 +226,18 @@ impl Frames {
 
     fn is_taken_as_run(&self, first: u32, pages: u32) -> bool {
         is_run(first, pages)
-            && self.frame(first + pages - 1).is_some_and(|last| last.stamps.birth() == Birth::Inside(pages - 1))
+            && self.frame(first + (pages - 1)).is_some_and(|last| last.stamps.birth() == Birth::Inside(pages - 1))
     }
 }
 
 /// Whether these pages lie in one chunk.
 pub(crate) fn is_run(first: u32, pages: u32) -> bool {
     pages > 0 && pages <= CHUNK_PAGES && first % CHUNK_PAGES <= CHUNK_PAGES - pages
+}
+
+/// The pages of a run, or of the beginning of one. The last page of all has no number behind it, so no range ends there.
+fn run(first: u32, pages: u32) -> impl Iterator<Item = u32> {
+    (0..pages).map(move |index| first + index)
 }
 
 /// Frames that were empty and are ours; empty again if we drop them.
@@ -203,6 +248,11 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    /// Whether one of the pages died while it was not in memory.
+    pub(crate) fn holds_dead(&self) -> bool {
+        run(self.first, self.pages).any(|page| self.frames.frame_or_map(page).stamps.death() != Stamp::NEVER)
+    }
+
     /// Turns the frames into a page or run born then; the first page last, because it is asked for first.
     pub(crate) fn mark(self, birth: Stamp) {
         assert!(birth.number() > FILLING, "a page born at stamp {birth}; pages are born at 2 or later");
@@ -217,7 +267,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        for page in self.first..self.first + self.pages {
+        for page in run(self.first, self.pages) {
             self.frames.frame_or_map(page).stamps.birth.store(EMPTY, Ordering::Release);
         }
     }
@@ -241,7 +291,7 @@ impl Stamps {
             FILLING => Birth::Filling,
             #[expect(clippy::cast_possible_truncation, reason = "an index within a chunk")]
             inside if inside & INSIDE != 0 => Birth::Inside(inside as u32),
-            birth => Birth::At(Stamp::new(birth).expect("zero is EMPTY, and the greatest has the top bit")),
+            birth => Birth::At(Stamp::new(birth).expect("zero is EMPTY, and no stamp has the top bit")),
         }
     }
 
@@ -255,10 +305,11 @@ impl Stamps {
         self.death.store(death.number(), Ordering::Release);
     }
 
-    /// Makes the frame empty, as if the page had never been.
-    pub(crate) fn clear(&self) {
-        self.death.store(0, Ordering::Relaxed);
-        self.birth.store(EMPTY, Ordering::Release);
+    /// Takes the page out of its frame, which is ours then. The death is forgotten after the birth, so that whoever does not see
+    /// the death any more does not see the birth either: a reader that came after the death would take the page for alive.
+    fn end(&self) {
+        self.birth.store(FILLING, Ordering::Relaxed);
+        self.death.store(0, Ordering::Release);
     }
 
     fn exchange(&self, from: u64, to: u64) -> bool {
@@ -317,5 +368,98 @@ unsafe fn unmap(start: *mut u8, bytes: usize) {
         // SAFETY: the caller's promise.
         let unmapped = unsafe { rustix::mm::munmap(start.cast(), bytes) };
         unmapped.expect("a mapping of ours can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_birth_reads_as_the_inside_of_a_run() {
+        let frames = Frames::new(256);
+        let load = |page, birth| frames.load(page, 1, |_| Stamp::new(birth).ok_or("no stamp"));
+        assert_eq!(load(10, 2), Ok(Load::Done));
+        // As such a mark, this would lend page 11 to whoever has pages 10 to 12, whoever fills it.
+        assert_eq!(load(12, INSIDE | 2), Err("no stamp"));
+        assert!(!frames.is_taken_as_one(10, 3));
+    }
+
+    #[test]
+    fn last_page_of_all_is_claimed_like_any_other() {
+        let frames = Frames::new(256);
+        for (first, pages) in [(u32::MAX, 1), (u32::MAX - 1, 2)] {
+            let claim = frames.claim(first, pages).expect("it is empty");
+            assert!(frames.claim(u32::MAX, 1).is_none());
+            claim.mark(Stamp::new(2).unwrap());
+            assert!(frames.claim(u32::MAX, 1).is_none());
+            assert!(frames.is_taken_as_one(first, pages));
+            frames.empty(first);
+        }
+        drop(frames.claim(u32::MAX, 1).expect("it is empty again"));
+        assert!(frames.claim(u32::MAX, 1).is_some(), "a claim that was dropped leaves it empty");
+    }
+
+    #[test]
+    fn run_is_emptied_whole_and_its_neighbours_are_left_alone() {
+        let frames = Frames::new(256);
+        let born = Stamp::new(2).unwrap();
+        for (first, pages) in [(9, 1), (10, 3), (13, 2)] {
+            frames.claim(first, pages).unwrap().mark(born);
+        }
+        frames.empty(10);
+        let births = [9, 10, 11, 12, 13, 14].map(|page| frames.frame(page).unwrap().stamps.birth());
+        let empty = Birth::Empty;
+        assert_eq!(births, [Birth::At(born), empty, empty, empty, Birth::At(born), Birth::Inside(1)]);
+    }
+
+    #[test]
+    fn claim_that_meets_a_used_page_leaves_everything_as_it_was() {
+        let frames = Frames::new(256);
+        frames.claim(12, 1).unwrap().mark(Stamp::new(2).unwrap());
+        assert!(frames.claim(10, 4).is_none());
+        let births = [10, 11, 12, 13].map(|page| frames.frame(page).unwrap().stamps.birth());
+        assert_eq!(births, [Birth::Empty, Birth::Empty, Birth::At(Stamp::new(2).unwrap()), Birth::Empty]);
+    }
+
+    #[test]
+    fn run_lies_in_one_chunk() {
+        let end = CHUNK_PAGES;
+        let cases = [(0, 0), (0, 1), (0, end), (1, end), (0, end + 1), (end - 1, 1), (end - 1, 2), (end, end)];
+        assert_eq!(
+            cases.map(|(first, pages)| is_run(first, pages)),
+            [false, true, true, false, false, true, false, true]
+        );
+        let last = u32::MAX;
+        let cases = [(last, 1), (last, 2), (last - 1, 2), (last, last), (0, last), (last - end + 1, end)];
+        assert_eq!(cases.map(|(first, pages)| is_run(first, pages)), [true, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn page_in_a_chunk_that_is_not_mapped_is_no_run() {
+        let frames = Frames::new(256);
+        for (first, pages) in [(0, 0), (0, 2), (u32::MAX, 2), (u32::MAX - 1, 2), (u32::MAX, u32::MAX)] {
+            assert!(!frames.is_taken_as_one(first, pages), "{pages} pages from {first}");
+        }
+    }
+
+    #[test]
+    fn birth_that_no_page_can_have_leaves_the_page_empty() {
+        let frames = Frames::new(256);
+        let load = || frames.load(5, 1, |_| Ok::<_, ()>(Stamp::FIRST));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(load)).is_err());
+        assert!(frames.claim(5, 1).is_some());
+    }
+
+    #[test]
+    fn chunks_are_aligned_for_huge_pages_whatever_the_page_size() {
+        for page_bytes in [256, 4096, 65536] {
+            let frames = Frames::new(page_bytes);
+            let (first, last) = (frames.frame_or_map(0), frames.frame_or_map(CHUNK_PAGES - 1));
+            assert_eq!(first.start.as_ptr().align_offset(HUGE_BYTES), 0);
+            let between = last.start.as_ptr().addr() - first.start.as_ptr().addr();
+            assert_eq!(between, (CHUNK_PAGES as usize - 1) * page_bytes);
+            assert_eq!(last.stamps.birth(), Birth::Empty);
+        }
     }
 }

@@ -41,6 +41,7 @@ mod versions;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use frames::{CHUNK_PAGES, Load};
 pub use stamp::Stamp;
@@ -54,9 +55,21 @@ use versions::Ring;
 /// Frames for the pages of one store, and the versions of it that readers hold. `R` is what a version is found by: its root.
 #[derive(Debug)]
 pub struct Arena<R> {
+    id: ArenaId,
     frames: Frames,
     slots: Slots,
     ring: Ring<R>,
+}
+
+/// Which arena of this process: a sealed version says it, so that no other arena shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ArenaId(u64);
+
+impl ArenaId {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl<R: Send + Sync> Arena<R> {
@@ -66,7 +79,8 @@ impl<R: Send + Sync> Arena<R> {
     /// If `page_bytes` is not a power of two from 256 to 65536.
     pub fn new(page_bytes: usize, version: Stamp, root: R) -> (Arc<Self>, Writer<R>) {
         let frames = Frames::new(page_bytes);
-        let arena = Arc::new(Self { frames, slots: Slots::new(), ring: Ring::new(version, root) });
+        let arena = Self { id: ArenaId::new(), frames, slots: Slots::new(), ring: Ring::new(version, root) };
+        let arena = Arc::new(arena);
         let writer = Writer::new(Arc::clone(&arena), version);
         (arena, writer)
     }
@@ -80,9 +94,11 @@ impl<R: Send + Sync> Arena<R> {
     /// Makes a sealed version the one that readers begin with.
     ///
     /// # Panics
-    /// If a later one was published before.
+    /// If a later one was published before, or it was sealed by the writer of another arena.
     #[expect(clippy::needless_pass_by_value, reason = "a sealed version is published once")]
     pub fn publish(&self, version: Sealed, root: R) {
+        // Readers of a version that our writer did not seal would see pages that it still changes.
+        assert!(version.is_of(self.id), "version {} was sealed in another arena", version.version());
         self.ring.publish(version.version(), root);
     }
 
@@ -99,7 +115,7 @@ impl<R: Send + Sync> Arena<R> {
     /// What `fill` returns; the run is not in memory then.
     ///
     /// # Panics
-    /// If the run crosses the end of a chunk.
+    /// If the run crosses the end of a chunk, or was born at [`Stamp::FIRST`], as no page is.
     pub fn load<E>(&self, first: u32, pages: u32, fill: impl FnOnce(&mut [u8]) -> Result<Stamp, E>) -> Result<Load, E> {
         self.frames.load(first, pages, fill)
     }

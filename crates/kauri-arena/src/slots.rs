@@ -3,6 +3,7 @@
 //! A slot is an atomic on a cache line of its own: zero, or the version its reader holds. Slots come in blocks that are linked
 //! and never freed before the arena is, so that any number of readers finds one without a lock.
 
+#[cfg(not(loom))]
 use std::cell::Cell;
 use std::ptr;
 
@@ -149,16 +150,18 @@ impl Drop for Slots {
 }
 
 impl Slot {
+    // Acquired, so that what the readers before this one read happened before whoever sees the slot free after this one: its
+    // release is the only one that is seen then.
     #[inline]
     fn try_take(&self, version: Stamp) -> bool {
         self.0.load(Ordering::Relaxed) == FREE
-            && self.0.compare_exchange(FREE, version.number(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self.0.compare_exchange(FREE, version.number(), Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Announces another version in a slot that is already ours.
+    /// Announces another version in a slot that is already ours. Released for the same reason as it was acquired.
     #[inline]
     pub(crate) fn announce(&self, version: Stamp) {
-        self.0.store(version.number(), Ordering::Relaxed);
+        self.0.store(version.number(), Ordering::Release);
     }
 
     /// Gives the slot up. What its reader read happened before whoever sees it free.
@@ -169,5 +172,51 @@ impl Slot {
 
     fn version(&self) -> Option<Stamp> {
         Stamp::new(self.0.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(number: u64) -> Stamp {
+        Stamp::new(number).unwrap()
+    }
+
+    #[test]
+    fn every_reader_finds_a_slot_and_every_slot_is_scanned() {
+        let slots = Slots::new();
+        let numbers = 1..=2 * BLOCK_SLOTS as u64 + 1;
+        let taken: Vec<&Slot> = numbers.clone().map(|number| slots.take(stamp(number))).collect();
+        assert_eq!(slots.held(), numbers.map(stamp).collect::<Vec<_>>());
+        let (first, rest) = taken.split_first().unwrap();
+        rest.iter().for_each(|slot| slot.release());
+        assert_eq!(slots.held(), [stamp(1)]);
+        first.release();
+        assert_eq!(slots.held(), []);
+    }
+
+    #[test]
+    fn released_slot_is_taken_again_before_a_block_is_added() {
+        let slots = Slots::new();
+        for number in 1..=10 * BLOCK_SLOTS as u64 {
+            let slot = slots.take(stamp(number));
+            let other = slots.take(stamp(number));
+            assert!(!ptr::eq(slot, other));
+            slot.release();
+            other.release();
+        }
+        assert!(slots.first.next().is_none());
+    }
+
+    #[test]
+    fn version_that_two_hold_is_found_once_and_as_long_as_one_does() {
+        let slots = Slots::new();
+        let (one, other) = (slots.take(stamp(7)), slots.take(stamp(7)));
+        assert_eq!(slots.held(), [stamp(7)]);
+        one.release();
+        assert_eq!(slots.held(), [stamp(7)]);
+        other.announce(stamp(8));
+        assert_eq!(slots.held(), [stamp(8)]);
     }
 }

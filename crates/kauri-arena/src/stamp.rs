@@ -5,23 +5,23 @@ use std::fmt;
 /// A moment in the life of a store: one more at every commit and at every nested transaction.
 ///
 /// The stamp of a commit is its version. Stamps of pages born by then are not greater, so whether a page belongs to a version is
-/// one comparison. At a billion stamps a second they last for five hundred years.
+/// one comparison. Stamps end where the top bit begins, which says something else in a page's birth. At a billion stamps a
+/// second they last for almost three hundred years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp(u64);
 
 impl Stamp {
     /// The first stamp. Zero is what an empty frame says.
     pub const FIRST: Self = Self(1);
+    /// The last stamp.
+    pub const LAST: Self = Self(u64::MAX >> 1);
     /// Later than every moment: the death of a page that lives.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The stamp with this number, if it can be one: not zero, and before the end of time.
+    /// The stamp with this number, if there is one: from [`FIRST`](Self::FIRST) to [`LAST`](Self::LAST).
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
-        match number {
-            0 | u64::MAX => None,
-            number => Some(Self(number)),
-        }
+        if Self::FIRST.0 <= number && number <= Self::LAST.0 { Some(Self(number)) } else { None }
     }
 
     /// Its number.
@@ -33,15 +33,33 @@ impl Stamp {
     /// The stamp after this one.
     ///
     /// # Panics
-    /// At the end of time.
+    /// After the last.
     #[must_use]
     pub fn next(self) -> Self {
-        Self::new(self.0 + 1).expect("five hundred years have not passed")
+        Self::new(self.0 + 1).expect("almost three hundred years have not passed")
     }
 }
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamp_has_neither_the_number_of_an_empty_frame_nor_the_top_bit() {
+        let number = |number| Stamp::new(number).map(Stamp::number);
+        assert_eq!([0, 1, u64::MAX >> 1].map(number), [None, Some(1), Some(u64::MAX >> 1)]);
+        assert_eq!([1 << 63, (1 << 63) + 1, u64::MAX - 1, u64::MAX].map(number), [None; 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "almost three hundred years")]
+    fn no_stamp_comes_after_the_last() {
+        let _ = Stamp::LAST.next();
     }
 }

@@ -5,13 +5,13 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::Arena;
 use crate::frames::{Birth, Frame};
 use crate::slots::Slot;
 use crate::stamp::Stamp;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, fence};
 
 /// What a version is found by.
 #[derive(Debug)]
@@ -39,8 +39,15 @@ pub(crate) struct Ring<R> {
 #[derive(Debug)]
 struct Old<R>(NonNull<Published<R>>);
 
-// SAFETY: an owned box of `Published<R>`: sending it sends an `R`, and a shared one is not looked into.
+// SAFETY: an owned box of `Published<R>` that readers on other threads may look into: sending it sends and shares an `R`.
 unsafe impl<R: Send + Sync> Send for Old<R> {}
+
+impl<R> Old<R> {
+    fn stamp(&self) -> Stamp {
+        // SAFETY: a box of the list's, freed only after it has left the list.
+        unsafe { self.0.as_ref() }.version
+    }
+}
 
 impl<R> Ring<R> {
     pub(crate) fn new(version: Stamp, root: R) -> Self {
@@ -53,45 +60,39 @@ impl<R> Ring<R> {
     /// Makes a version the newest.
     pub(crate) fn publish(&self, version: Stamp, root: R) {
         let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = self.newest();
+        let (count, newest, published) = self.look();
         assert!(version > newest, "version {version} is published after version {newest}");
-        let count = self.count.load(Ordering::Relaxed);
-        let (last, next) = (&self.cells[(count % 2) as usize], &self.cells[((count + 1) % 2) as usize]);
-        next.version.store(version.number(), Ordering::Relaxed);
-        next.published.store(Box::into_raw(Box::new(Published { version, root })), Ordering::Relaxed);
+        let next = &self.cells[((count + 1) % 2) as usize];
+        // Release: whoever reads these in place of the version before last, and fences, sees that the count has moved.
+        next.version.store(version.number(), Ordering::Release);
+        next.published.store(Box::into_raw(Box::new(Published { version, root })), Ordering::Release);
         // Release: whoever sees the count sees the cell, and the pages of the version.
         self.count.store(count + 1, Ordering::Release);
-        old.push(Old(NonNull::new(last.published.load(Ordering::Relaxed)).expect("the newest cell is full")));
+        old.push(Old(NonNull::new(published).expect("the newest cell is full")));
     }
 
     /// Frees the versions that are not the newest and not among those that a scan, made after this lock was taken, found held.
-    pub(crate) fn free(&self, scan: impl FnOnce() -> Vec<Stamp>) -> Vec<Stamp> {
+    /// Returns the newest version before the scan, and what the scan found: a reader that it missed begins with that version or
+    /// a later one.
+    pub(crate) fn free(&self, scan: impl FnOnce() -> Vec<Stamp>) -> (Stamp, Vec<Stamp>) {
         let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, newest, _) = self.look();
         let held = scan();
-        old.retain(|Old(version)| {
-            // SAFETY: a box of ours, not freed yet: what is freed below leaves the list.
-            let stamp = unsafe { version.as_ref() }.version;
-            let keep = held.binary_search(&stamp).is_ok();
-            if !keep {
-                // SAFETY: the version was not the newest any more when the scan fenced, and the scan found no slot that holds
-                // it; a reader that announces it later looks again and finds that it is not the newest.
-                drop(unsafe { Box::from_raw(version.as_ptr()) });
-            }
-            keep
+        let is_past = |version: &mut Old<R>| held.binary_search(&version.stamp()).is_err();
+        let past = old.extract_if(.., is_past).map(|Old(version)| {
+            // SAFETY: made by `Box::into_raw`, and taken back once, because it leaves the list. It was not the newest any more
+            // when the scan fenced, and the scan found no slot that holds it; a reader that announces it later looks again and
+            // finds that it is not the newest.
+            unsafe { Box::from_raw(version.as_ptr()) }
         });
-        held
+        let past: Vec<Box<Published<R>>> = past.collect();
+        // A root may do anything when it is dropped, even panic: it has left the list by then, and the lock is open.
+        drop(old);
+        drop(past);
+        (newest, held)
     }
 
-    /// The newest version.
-    pub(crate) fn newest(&self) -> Stamp {
-        loop {
-            let (count, version, _) = self.look();
-            if self.count.load(Ordering::Acquire) == count {
-                return version;
-            }
-        }
-    }
-
+    /// The newest version: for sure under the lock; else if the count, looked at again behind a fence, has not moved.
     #[inline]
     fn look(&self) -> (u64, Stamp, *mut Published<R>) {
         let count = self.count.load(Ordering::Acquire);
@@ -107,7 +108,7 @@ impl<R> Drop for Ring<R> {
         // Readers borrow from the arena, so there are none.
         self.free(Vec::new);
         let (_, _, newest) = self.look();
-        // SAFETY: the newest version was made by `Box::into_raw` and is freed only here.
+        // SAFETY: the newest version was made by `Box::into_raw` and is freed only here; it is not among the old ones.
         drop(unsafe { Box::from_raw(newest) });
     }
 }
@@ -182,10 +183,11 @@ impl<'a, R> Reader<'a, R> {
         if !frames.is_taken_as_one(first, pages) {
             return None;
         }
-        // SAFETY: the run was born by our version and is not dead in it, and our slot announces the version: the writer
-        // changes only pages born after the newest published version, and takes a page again only after a scan that found
-        // no slot with a version of its life. So the bytes do not change while `self` is borrowed. They lie in one chunk,
-        // because the run was taken or loaded as one.
+        // SAFETY: the run was born by our version and is not dead in it, and our slot announces the version. The writer
+        // changes only pages born after the last sealed version, and ours was sealed; what it retires now dies later than
+        // that. It empties a frame only if the page died by the newest version of a scan that found no slot with a version of
+        // its life, and loaders fill only empty frames. So the bytes do not change while `self` is borrowed. They lie in one
+        // chunk, because the run was taken or loaded as one.
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
     }
 
@@ -199,8 +201,10 @@ impl<'a, R> Reader<'a, R> {
     /// The birth of what is in a frame, if it belongs to this version.
     #[inline]
     fn birth_in(&self, frame: Frame<'_>) -> Option<Stamp> {
-        // Death first: the writer that takes a page again writes the new birth before the new death, so a reader that
-        // sees the new death sees the new birth too, and never an old birth with a new death.
+        // Death first: the writer that empties a frame or takes a page again writes the birth before the death, so a reader
+        // that sees the new death sees the new birth too, and never an old birth with a new death. A new birth with an old
+        // death does no harm: every death by our version was written before our version was published, so a death that we
+        // miss is a later one.
         let death = frame.stamps.death();
         match frame.stamps.birth() {
             Birth::At(birth) if birth <= self.version && self.version < death => Some(birth),
@@ -213,5 +217,91 @@ impl<R> Drop for Reader<'_, R> {
     #[inline]
     fn drop(&mut self) {
         self.slot.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::Writer;
+
+    /// A root that counts how often one like it is dropped, and may make it a misfortune.
+    struct Root {
+        dropped: Arc<AtomicUsize>,
+        panics: bool,
+    }
+
+    impl Drop for Root {
+        fn drop(&mut self) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "this root does not go quietly");
+        }
+    }
+
+    fn publish<R: Send + Sync>(arena: &Arena<R>, writer: &mut Writer<R>, root: R) {
+        writer.tick();
+        arena.publish(writer.seal(), root);
+    }
+
+    #[test]
+    fn root_that_panics_when_dropped_is_dropped_once() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let root = |panics| Root { dropped: Arc::clone(&dropped), panics };
+        let (arena, mut writer) = Arena::new(256, Stamp::FIRST, root(true));
+        publish(&arena, &mut writer, root(false));
+        publish(&arena, &mut writer, root(false));
+        assert!(catch_unwind(AssertUnwindSafe(|| writer.scan().len())).is_err());
+        writer.scan();
+        drop((writer, arena));
+        assert_eq!(dropped.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn scan_that_ends_in_a_panic_teaches_the_writer_nothing() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let root = |panics| Root { dropped: Arc::clone(&dropped), panics };
+        let (arena, mut writer) = Arena::new(256, Stamp::FIRST, root(true));
+        writer.tick();
+        writer.take(7).unwrap();
+        publish(&arena, &mut writer, root(false));
+        let reader = arena.read();
+        writer.tick();
+        writer.retire(7);
+        publish(&arena, &mut writer, root(false));
+        assert!(catch_unwind(AssertUnwindSafe(|| writer.scan().len())).is_err());
+        assert_eq!(writer.newest(), Stamp::FIRST);
+        assert!(writer.reclaim(7).is_err() && reader.page(7).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "version 2 is published after version 3")]
+    fn earlier_version_is_not_published_after_a_later_one() {
+        let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+        writer.tick();
+        let earlier = writer.seal();
+        publish(&arena, &mut writer, ());
+        arena.publish(earlier, ());
+    }
+
+    #[test]
+    fn every_root_is_dropped_once_and_none_that_is_held() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let root = || Root { dropped: Arc::clone(&dropped), panics: false };
+        let (arena, mut writer) = Arena::new(256, Stamp::FIRST, root());
+        publish(&arena, &mut writer, root());
+        let reader = arena.read();
+        publish(&arena, &mut writer, root());
+        publish(&arena, &mut writer, root());
+        assert_eq!(writer.scan(), [reader.version()]);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2, "the first and the third");
+        drop(reader);
+        drop(writer);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2, "the arena is there");
+        drop(arena);
+        assert_eq!(dropped.load(Ordering::Relaxed), 4);
     }
 }

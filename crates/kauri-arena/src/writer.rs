@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::Arena;
 use crate::frames::{Birth, Frame, is_run};
 use crate::stamp::Stamp;
+use crate::{Arena, ArenaId};
 
 /// Why a page cannot be taken or reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,13 +18,20 @@ pub enum InUse {
 /// A version whose pages do not change any more: it can be published, once.
 #[must_use = "a sealed version that is never published is never seen"]
 #[derive(PartialEq, Eq, Debug)]
-pub struct Sealed(pub(crate) Stamp);
+pub struct Sealed {
+    version: Stamp,
+    arena: ArenaId,
+}
 
 impl Sealed {
     /// The version.
     #[must_use]
     pub fn version(&self) -> Stamp {
-        self.0
+        self.version
+    }
+
+    pub(crate) fn is_of(&self, arena: ArenaId) -> bool {
+        self.arena == arena
     }
 }
 
@@ -145,7 +152,7 @@ impl<R: Send + Sync> Writer<R> {
     /// Takes an empty page for new content, born now. Its bytes are whatever was there before.
     ///
     /// # Errors
-    /// If the page is not empty.
+    /// If the page is not empty, or died and was not reclaimed.
     #[inline]
     pub fn take(&mut self, page: u32) -> Result<&mut [u8], InUse> {
         self.take_run(page, 1)
@@ -154,7 +161,7 @@ impl<R: Send + Sync> Writer<R> {
     /// Takes a run of empty pages for one content, born now. Its bytes are whatever was there before.
     ///
     /// # Errors
-    /// If one of the pages is not empty; none is taken then.
+    /// If one of the pages is not empty, or died and was not reclaimed; none is taken then.
     ///
     /// # Panics
     /// If the run crosses the end of a chunk.
@@ -163,6 +170,9 @@ impl<R: Send + Sync> Writer<R> {
         assert!(self.now > self.base, "no time has passed since the last version");
         let frames = &self.arena.frames;
         let claim = frames.claim(first, pages).ok_or(InUse::Taken)?;
+        if claim.holds_dead() {
+            return Err(InUse::Taken);
+        }
         claim.mark(self.now);
         let frame = frames.frame_or_map(first);
         // The birth before the death: `Reader::birth_in` says why.
@@ -172,20 +182,28 @@ impl<R: Send + Sync> Writer<R> {
         Ok(unsafe { frame.bytes_mut(pages as usize * frames.page_bytes()) })
     }
 
-    /// Empties the frames of a page or run that died, when nobody can see it any more.
+    /// Empties the frames of a page or run that died, when nobody can see it any more. A page that died while it was not in
+    /// memory waits too, because its readers may bring it back until then.
     ///
     /// # Errors
     /// If it lives, or a version of its life is held as far as the last [`scan`](Self::scan) knows.
     pub fn reclaim(&mut self, first: u32) -> Result<(), InUse> {
-        let Some(frame) = self.arena.frames.frame(first) else { return Ok(()) };
-        match frame.stamps.birth() {
-            Birth::At(birth) => self.check_past(birth, frame.stamps.death())?,
-            // It died without ever being in memory, so nobody knows when it was born: as early as can be.
-            Birth::Empty => self.check_past(Stamp::FIRST, frame.stamps.death())?,
-            Birth::Filling | Birth::Inside(_) => return Err(InUse::Taken),
+        let frames = &self.arena.frames;
+        let Some(frame) = frames.frame(first) else { return Ok(()) };
+        match (frame.stamps.birth(), frame.stamps.death()) {
+            (Birth::At(birth), death) => {
+                self.check_past(birth, death)?;
+                frames.empty(first);
+                Ok(())
+            }
+            (Birth::Empty, Stamp::NEVER) => Ok(()),
+            (Birth::Empty, death) => {
+                // When it was born is not known here.
+                self.check_past(Stamp::FIRST, death)?;
+                if frames.forget_death(first) { Ok(()) } else { Err(InUse::Taken) }
+            }
+            (Birth::Filling | Birth::Inside(_), _) => Err(InUse::Taken),
         }
-        self.arena.frames.empty(first);
-        Ok(())
     }
 
     /// Whether a page of this life can be seen by nobody: it died by the newest version there was at the last scan, so that
@@ -213,9 +231,18 @@ impl<R: Send + Sync> Writer<R> {
         }
     }
 
-    /// Ends the life of a page or run with the version being made: readers of that version and later do not get it.
+    /// Ends the life of a page or run with the version being made: readers of that version and later do not get it. What is
+    /// dead already stays as dead as it was.
+    ///
+    /// # Panics
+    /// If no time has passed since the last version: its readers may have the page.
     pub fn retire(&mut self, first: u32) {
-        self.arena.frames.frame_or_map(first).stamps.set_death(self.now);
+        // A death in a sealed version would take the page from readers who were given it, and `reclaim` would not miss them.
+        assert!(self.now > self.base, "no time has passed since the last version");
+        let stamps = self.arena.frames.frame_or_map(first).stamps;
+        if stamps.death() == Stamp::NEVER {
+            stamps.set_death(self.now);
+        }
     }
 
     /// Keeps the pages of these versions, as if readers held them, from the next [`scan`](Self::scan) on; and of no others that
@@ -238,7 +265,7 @@ impl<R: Send + Sync> Writer<R> {
     pub fn seal(&mut self) -> Sealed {
         assert!(self.now > self.base, "no time has passed since the last version");
         self.base = self.now;
-        Sealed(self.now)
+        Sealed { version: self.now, arena: self.arena.id }
     }
 
     /// The newest published version at the last scan.
@@ -249,12 +276,173 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Looks which versions are held, and frees the roots of those that are not.
     pub fn scan(&mut self) -> &[Stamp] {
-        // The newest first: a reader that the scan misses begins with it or a later one.
-        self.newest = self.arena.ring.newest();
-        self.held = self.arena.ring.free(|| self.arena.slots.held());
+        // Both or none: a root may panic when it is dropped, and what is held now says nothing about another newest version.
+        (self.newest, self.held) = self.arena.ring.free(|| self.arena.slots.held());
         self.held.extend(&self.pinned);
         self.held.sort_unstable();
         self.held.dedup();
         &self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// An arena whose newest version is 9, with nothing in memory.
+    fn arena() -> (Arc<Arena<()>>, Writer<()>) {
+        Arena::new(256, Stamp::new(9).unwrap(), ())
+    }
+
+    /// The next version, sealed.
+    fn seal(writer: &mut Writer<()>) -> Sealed {
+        writer.tick();
+        writer.seal()
+    }
+
+    #[test]
+    #[should_panic(expected = "version 11 was sealed in another arena")]
+    fn version_of_another_arena_is_not_published() {
+        let (arena, mut writer) = arena();
+        let (_other, mut other_writer) = self::arena();
+        writer.tick();
+        let _own = writer.take(7).unwrap();
+        drop(seal(&mut other_writer));
+        // It would show page 7, born at 10, while it is being written.
+        arena.publish(seal(&mut other_writer), ());
+    }
+
+    #[test]
+    fn page_of_the_newest_version_dies_only_with_a_later_one() {
+        let (arena, mut writer) = arena();
+        writer.tick();
+        writer.take(7).unwrap().fill(1);
+        arena.publish(writer.seal(), ());
+        let reader = arena.read();
+        let page = reader.page(7).unwrap();
+        let retired = catch_unwind(AssertUnwindSafe(|| writer.retire(7)));
+        writer.scan();
+        assert_eq!((retired.is_err(), writer.reclaim(7)), (true, Err(InUse::Taken)));
+        assert!(page.iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn dead_page_does_not_live_longer_when_it_is_retired_again() {
+        let (arena, mut writer) = arena();
+        writer.tick();
+        writer.take(7).unwrap();
+        arena.publish(writer.seal(), ());
+        for _ in 0..2 {
+            writer.tick();
+            writer.retire(7);
+            arena.publish(writer.seal(), ());
+            assert_eq!(arena.read().page(7), None);
+        }
+    }
+
+    #[test]
+    fn page_that_is_being_loaded_is_neither_reclaimed_nor_taken() {
+        let (arena, mut writer) = arena();
+        writer.tick();
+        let found = arena.load(7, 1, |_| {
+            assert_eq!(writer.reclaim(7), Err(InUse::Taken));
+            assert_eq!(writer.take(7), Err(InUse::Taken));
+            Stamp::new(3).ok_or(())
+        });
+        assert_eq!(found, Ok(crate::Load::Done));
+    }
+
+    #[test]
+    fn page_that_died_outside_memory_waits_for_its_readers() {
+        let (arena, mut writer) = arena();
+        let reader = arena.read();
+        writer.tick();
+        writer.retire(7);
+        arena.publish(writer.seal(), ());
+        writer.tick();
+        writer.scan();
+        let held = Err(InUse::Held(reader.version()));
+        assert_eq!((writer.reclaim(7), writer.take(7)), (held, Err(InUse::Taken)));
+
+        arena.load(7, 1, |_| Stamp::new(3).ok_or(())).unwrap();
+        assert!(reader.page(7).is_some() && arena.read().page(7).is_none(), "loaded as dead as it is");
+        writer.scan();
+        assert_eq!(writer.reclaim(7), held);
+        drop(reader);
+        writer.scan();
+        assert_eq!((writer.reclaim(7), writer.take(7).map(|_| ())), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn page_that_died_outside_memory_is_free_once_reclaimed() {
+        let (arena, mut writer) = arena();
+        writer.tick();
+        writer.retire(7);
+        arena.publish(writer.seal(), ());
+        writer.tick();
+        writer.scan();
+        assert_eq!(writer.reclaim(7), Ok(()));
+        arena.load(7, 1, |_| Stamp::new(3).ok_or(())).unwrap();
+        assert!(arena.read().page(7).is_some(), "what is there now has not died");
+    }
+
+    fn check_panic(work: impl FnOnce(&mut Writer<()>), expected: &str) {
+        let (_arena, mut writer) = arena();
+        let panic = catch_unwind(AssertUnwindSafe(|| work(&mut writer))).expect_err(expected);
+        let words =
+            panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied()).unwrap();
+        assert!(words.contains(expected), "{words}");
+    }
+
+    #[test]
+    fn nothing_is_born_dies_or_is_sealed_in_a_version_that_is_sealed() {
+        check_panic(|writer| drop(writer.take(7)), "no time has passed");
+        check_panic(|writer| writer.retire(7), "no time has passed");
+        check_panic(|writer| drop(writer.seal()), "no time has passed");
+    }
+
+    #[test]
+    fn run_across_chunks_is_refused() {
+        check_panic(|writer| drop(writer.take_run(crate::CHUNK_PAGES - 1, 2)), "are no run");
+        check_panic(|writer| drop(writer.take_run(u32::MAX, 2)), "are no run");
+        check_panic(|writer| drop(writer.take_run(0, 0)), "are no run");
+        let load = |writer: &mut Writer<()>| writer.arena().load(u32::MAX, 2, |_| Err(())).unwrap_err();
+        check_panic(|writer| load(writer), "are no run");
+    }
+
+    #[test]
+    fn sealed_page_does_not_change_before_it_is_published() {
+        let (arena, mut writer) = arena();
+        writer.tick();
+        writer.take(7).unwrap();
+        let sealed = writer.seal();
+        assert!(writer.page_mut(7).is_none() && writer.untake(7) == 0);
+        arena.publish(sealed, ());
+        assert!(arena.read().page(7).is_some());
+    }
+
+    #[test]
+    fn page_inside_a_run_is_nobodys_page() {
+        let (_arena, mut writer) = arena();
+        writer.tick();
+        writer.take_run(10, 3).unwrap();
+        assert!(writer.page(11).is_none() && writer.page_mut(11).is_none() && writer.birth(11).is_none());
+        assert_eq!((writer.untake(11), writer.reclaim(11)), (0, Err(InUse::Taken)));
+        let lengths = [0, 1, 2, 3, 4].map(|pages| writer.run(10, pages).map(<[u8]>::len));
+        assert_eq!(lengths, [None, Some(256), Some(512), Some(768), None]);
+    }
+
+    #[test]
+    fn writer_outlives_its_arena_and_the_arena_its_writer() {
+        let (arena, mut writer) = arena();
+        drop(arena);
+        writer.tick();
+        writer.take(7).unwrap().fill(7);
+        let (arena, sealed) = (Arc::clone(writer.arena()), writer.seal());
+        drop(writer);
+        arena.publish(sealed, ());
+        assert_eq!(arena.read().page(7), Some(&[7; 256][..]));
     }
 }

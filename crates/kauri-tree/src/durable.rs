@@ -72,6 +72,8 @@ pub(crate) struct Turn {
     /// The tree in which the catalog was written last.
     pub(crate) catalog: Root,
     pub(crate) bitmap: Option<Run>,
+    /// Nothing was committed since the store was opened.
+    pub(crate) opened: bool,
 }
 
 impl Durable {
@@ -110,6 +112,15 @@ impl Durable {
         self.check()?;
         let turn = state.turn.as_mut().expect("a store in a file has a log");
         if turn.body.is_empty() {
+            return Ok(None);
+        }
+        if turn.opened {
+            // A crash may have kept a record and lost the one before it. If the lost one were made again to the byte, the
+            // other would follow it: a commit that nobody made in this life. So the first commit of a life is a checkpoint, and
+            // its records have numbers that nothing in the ring has.
+            turn.ring.skip_ahead();
+            turn.opened = false;
+            self.checkpoint(arena, state)?;
             return Ok(None);
         }
         if turn.body.is_unfit() || !turn.ring.has_room(&turn.body) {

@@ -23,12 +23,14 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
-//! Today a store lives in memory. The [`disk`] it will be kept on is here already: all its reading, writing and syncing goes
-//! through it, so that a simulated one can crash at every operation.
+//! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
+//! writing and syncing goes through a [`disk`], so that a simulated one can crash at every operation. A page that was read
+//! stays in memory.
 //!
-//! Layers, bottom up: `disk` (bytes and syncs); `node` (a page of a tree), `pager` (pages of a transaction, and when they can be
-//! used again), `btree` (search, edit, scan, verify), `overflow` (long values), `catalog` and [`Table`] (names and types),
-//! [`Snapshot`] and [`WriteTxn`].
+//! Layers, bottom up: `disk` (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
+//! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
+//! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), [`Snapshot`]
+//! and [`WriteTxn`].
 
 #![forbid(unsafe_code)]
 

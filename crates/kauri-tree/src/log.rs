@@ -215,6 +215,11 @@ impl Ring {
         usize::try_from(self.bytes / 4).unwrap_or(usize::MAX).saturating_sub(HEADER_BYTES)
     }
 
+    /// Numbers the next record so that nothing that lies in the ring can follow it.
+    pub(crate) fn skip_ahead(&mut self) {
+        self.next.number += 1 << 32;
+    }
+
     /// Everything in the ring is in a checkpoint.
     pub(crate) fn empty(&mut self) {
         self.used = 0;

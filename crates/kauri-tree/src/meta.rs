@@ -114,3 +114,47 @@ impl Meta {
 pub(crate) fn checksum(bytes: &[u8], page: u32) -> u64 {
     XxHash3_64::oneshot_with_seed(page.into(), &bytes[8..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> Meta {
+        Meta {
+            page_bytes: 4096,
+            checkpoint: 7,
+            version: 99,
+            end: 5000,
+            log_pages: 16,
+            log: LogStart { offset: 512, number: 3, chain: 4 },
+            catalog: Root { page: 77, rows: 2 },
+            bitmap_page: 78,
+            bitmap_pages: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Meta::decode(&meta().encode(1), 1), Ok(meta()));
+    }
+
+    #[test]
+    fn a_meta_page_in_the_wrong_place_or_with_a_wrong_bit_is_broken() {
+        let mut bytes = meta().encode(1);
+        assert_eq!(Meta::decode(&bytes, 0), Err(Unusable::Broken));
+        for at in 0..META_BYTES {
+            bytes[at] ^= 4;
+            assert_eq!(Meta::decode(&bytes, 1), Err(Unusable::Broken), "byte {at}");
+            bytes[at] ^= 4;
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_told_apart_from_damage() {
+        let mut bytes = meta().encode(0);
+        bytes[16] = 2;
+        let sum = checksum(&bytes, 0);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Meta::decode(&bytes, 0), Err(Unusable::Newer(2)));
+    }
+}

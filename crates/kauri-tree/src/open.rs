@@ -142,7 +142,7 @@ fn recover(file: Box<dyn File>) -> Result<Opened> {
     let mut state = State { pager, catalog, page_bytes, turn: None };
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
-    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap });
+    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true });
     Ok(Opened { arena, state, durable: Durable::new(file) })
 }
 

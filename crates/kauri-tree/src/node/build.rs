@@ -123,13 +123,19 @@ impl<'a> Source<'a> {
         start + usize::from(self.level() > 0)
     }
 
-    /// What the keys in this range have in common: what the first and the last have.
+    /// How much of what the keys in this range have in common is their page's prefix: all of it, or, where the padding would cost
+    /// more than that saves, as many whole multiples of eight bytes. One of the two takes no more room than any shorter
+    /// prefix, so a page that is made anew without growing fits where it was.
     fn prefix_bytes(&self, start: usize, end: usize, bytewise: bool) -> usize {
         let first = self.first_key(start);
         if !bytewise || end <= first {
             return 0;
         }
-        self.item(first).common_bytes(&self.item(end - 1))
+        let keys = end - first;
+        // What the first and the last have in common, all have.
+        let whole = self.item(first).common_bytes(&self.item(end - 1));
+        let even = whole / SLOT_BYTES * SLOT_BYTES;
+        if keys * (whole - even) > whole.next_multiple_of(SLOT_BYTES) - even { whole } else { even }
     }
 
     /// The bytes of a page with the items of this range.

@@ -2,6 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size")]
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
+mod files;
 mod model;
 #[cfg(unix)]
 mod processes;

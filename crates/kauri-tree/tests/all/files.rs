@@ -1,0 +1,121 @@
+//! Stores in files: closed and opened again, locked, refused.
+
+use std::collections::BTreeMap;
+
+use kauri_tree::disk::{Disk, MemoryDisk, Open};
+use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write};
+
+use crate::random::Random;
+
+const ROWS: Table<[u8], [u8]> = Table::new("rows");
+
+fn open(disk: &MemoryDisk, page_bytes: usize) -> Store {
+    Options::new().page_bytes(page_bytes).log_bytes(1).open(disk, "store").unwrap()
+}
+
+fn rows(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let rows = store.snapshot();
+    rows.scan(&ROWS).unwrap().map(|key, value| (key.to_vec(), value.into_owned())).collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn rows_are_there_after_closing_and_opening_again() {
+    for page_bytes in [256, 512, 4096, 65536] {
+        let disk = MemoryDisk::new();
+        let (mut model, mut random) = (BTreeMap::new(), Random(page_bytes as u64));
+        for round in 0..12 {
+            let store = open(&disk, page_bytes);
+            assert_eq!(rows(&store), model, "round {round}");
+            store.verify().unwrap();
+            for _ in 0..random.below(15) {
+                let mut txn = store.begin();
+                for _ in 0..random.below(40) {
+                    let key = random.key(page_bytes / 4 - 8, 800);
+                    if random.below(3) == 0 {
+                        assert_eq!(txn.remove(&ROWS, &key).unwrap(), model.remove(&key).is_some());
+                    } else {
+                        let value = random.value(page_bytes);
+                        txn.put(&ROWS, &key, &value).unwrap();
+                        model.insert(key, value);
+                    }
+                }
+                let durability = if random.below(3) == 0 { Durability::None } else { Durability::Sync };
+                txn.commit_with(durability).unwrap();
+                assert_eq!(store.snapshot().len(&ROWS).unwrap(), model.len() as u64);
+            }
+            if random.below(3) == 0 {
+                store.checkpoint().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn types_of_tables_are_remembered() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, 256);
+    let mut txn = store.begin();
+    txn.put(&Table::<u32, u64>::new("numbers"), 1, 2).unwrap();
+    txn.commit().unwrap();
+    drop(store);
+    let store = open(&disk, 256);
+    assert_eq!(store.snapshot().get(&Table::<u32, u64>::new("numbers"), 1).unwrap(), Some(2));
+    let error = store.snapshot().get(&Table::<u32, str>::new("numbers"), 1).unwrap_err();
+    assert_eq!(error.to_string(), "table `numbers` is used with u32 to text and was made for u32 to u64");
+}
+
+#[test]
+fn rows_in_an_order_of_their_own_survive_too() {
+    use kauri_wire::{Seq, TimerKey, Timestamp};
+    let timers = Table::<TimerKey, str>::new("timers");
+    let disk = MemoryDisk::new();
+    for round in 0..5_i64 {
+        let store = open(&disk, 256);
+        let mut txn = store.begin();
+        for due in [-50, -1, 0, 50] {
+            txn.put(&timers, TimerKey { due: Timestamp(due + round), seq: Seq(round.unsigned_abs()) }, "ring").unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    let store = open(&disk, 256);
+    let due: Result<Vec<_>, _> = store.snapshot().scan(&timers).unwrap().map(|key, _| (key.due.0, key.seq.0)).collect();
+    let due = due.unwrap();
+    assert!(due.len() == 20 && due.is_sorted(), "{due:?}");
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_is_done() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, 256);
+    let again = Options::new().open(&disk, "store");
+    assert!(matches!(again, Err(Error::Locked)));
+    drop(store);
+    assert!(Options::new().open(&disk, "store").is_ok());
+}
+
+#[test]
+fn other_files_are_refused_in_words() {
+    let disk = MemoryDisk::new();
+    let file = disk.open("store", Open::CreateNew).unwrap();
+    file.write_at(0, &[7; 100_000]).unwrap();
+    drop(file);
+    let error = Options::new().open(&disk, "store").unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("expected a meta page"), "{error}");
+}
+
+#[test]
+fn space_comes_back() {
+    let disk = MemoryDisk::new();
+    let store = Options::new().page_bytes(256).log_bytes(1 << 16).open(&disk, "store").unwrap();
+    for round in 0..60_u8 {
+        let mut txn = store.begin();
+        for key in 0..200_u32 {
+            txn.put(&ROWS, &key.to_be_bytes(), &[round; 30]).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    store.verify().unwrap();
+    // Two hundred rows of forty bytes; at most three versions of them: the newest, the checkpoint's, and the one being made.
+    let stat = store.stat();
+    assert!(stat.pages < 4 * 200 * 50 / 256, "{stat:?}");
+}
