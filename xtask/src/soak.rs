@@ -23,6 +23,8 @@ const CASES_FIRST: u64 = 1024;
 /// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
 const ROUNDS_MAX: u32 = 12;
 
+const SIMULATOR: &str = "crates/kauri-sim/src/main.rs";
+
 /// Runs at most, for the same reason.
 const RACES_MAX: u32 = 10_000;
 
@@ -64,6 +66,9 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         let search = move |share| search_properties(&tested, share);
         all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
     }
+    if tree.holds(SIMULATOR) {
+        all.push(Campaign { name: "crashes".to_owned(), search: Box::new(search_crashes) });
+    }
     if tree.holds(ARENA) {
         all.push(Campaign { name: "races".to_owned(), search: Box::new(search_races) });
     }
@@ -101,6 +106,17 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
         cases *= 2;
     }
     Ok(format!("{cases} cases per property in the last round"))
+}
+
+/// The store, crashed: stores of ever new seeds.
+fn search_crashes(share: Duration) -> Result<String> {
+    let minutes = (share.as_secs() / 60).max(1).to_string();
+    let call =
+        cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--", "crash", "--minutes"]).arguments([minutes]);
+    println!("      {call}");
+    let mut tried = String::new();
+    call.watch(|line| line.clone_into(&mut tried))?;
+    Ok(tried)
 }
 
 /// The arena's threads under ThreadSanitizer, again and again: every run mixes them differently.

@@ -1,0 +1,222 @@
+//! A trial of the store: random work, drawn from a seed, whose outcome after each commit is known.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use kauri_tree::{Durability, Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+
+use crate::acks::{Acks, Progress};
+use crate::disk::SimDisk;
+use crate::explore::Engine;
+use crate::rng::Rng;
+
+/// The name of the store's file.
+pub const STORE_NAME: &str = "store";
+/// Where the store says which commit was its last.
+const COMMITS: Table<u8, u64> = Table::new("commits");
+const TABLES: [&str; 3] = ["one", "two", "three"];
+
+/// What three tables hold.
+type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
+
+/// A store under random work: puts, removals, dropped tables, nested transactions that merge or vanish, long values, commits with
+/// and without a sync, checkpoints. The work of each commit is drawn from the seed and the commit's number, so what the
+/// tables hold after it is known.
+#[derive(Debug)]
+pub struct StoreTrial {
+    seed: u64,
+    page_bytes: usize,
+    commits: u64,
+    /// What the tables hold after each commit.
+    models: Mutex<Vec<Model>>,
+}
+
+/// One thing that a commit does.
+enum Step {
+    Put(usize, Vec<u8>, Vec<u8>),
+    Remove(usize, Vec<u8>),
+    Drop(usize),
+    Nest { vanishes: bool, steps: Vec<Step> },
+}
+
+impl StoreTrial {
+    /// A trial with pages of this size and so many commits in each life.
+    #[must_use]
+    pub fn new(seed: u64, page_bytes: usize, commits: u64) -> Self {
+        Self { seed, page_bytes, commits, models: Mutex::new(vec![Model::default()]) }
+    }
+
+    /// Opens the store, or makes it.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(&self, disk: &SimDisk) -> Result<Store, String> {
+        // A log of sixteen pages is half full after a few commits.
+        Options::new().page_bytes(self.page_bytes).log_bytes(1).open(disk, STORE_NAME).map_err(words)
+    }
+
+    fn rng(&self, commit: u64) -> Rng {
+        Rng::new(self.seed.wrapping_mul(1_000_003).wrapping_add(commit))
+    }
+
+    fn steps(&self, rng: &mut Rng, depth: u32) -> Vec<Step> {
+        let count = if rng.below(8) == 0 { rng.below(30) } else { rng.below(6) };
+        (0..count).map(|_| self.step(rng, depth)).collect()
+    }
+
+    fn step(&self, rng: &mut Rng, depth: u32) -> Step {
+        let table = rng.index(3);
+        let key = format!("{:0width$}", rng.below(25), width = rng.index(12)).into_bytes();
+        match rng.below(20) {
+            0..11 => {
+                let most = if rng.below(10) == 0 { self.page_bytes * 4 } else { 60 };
+                let value = vec![b'a' + u8::try_from(rng.below(26)).expect("a letter"); rng.index(most)];
+                Step::Put(table, key, value)
+            }
+            11..18 => Step::Remove(table, key),
+            18 if rng.below(6) == 0 => Step::Drop(table),
+            _ if depth > 0 => Step::Nest { vanishes: rng.below(3) == 0, steps: self.steps(rng, depth - 1) },
+            _ => Step::Remove(table, key),
+        }
+    }
+
+    /// What the tables hold after so many commits.
+    fn model(&self, commit: u64) -> Model {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        while models.len() as u64 <= commit {
+            let mut model = models.last().expect("the first is there").clone();
+            let next = models.len() as u64;
+            for step in self.steps(&mut self.rng(next), 2) {
+                apply_to_model(&mut model, step);
+            }
+            models.push(model);
+        }
+        models[usize::try_from(commit).expect("a small number")].clone()
+    }
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn table(which: usize) -> Table<[u8], [u8]> {
+    Table::new(TABLES[which])
+}
+
+fn apply_to_model(model: &mut Model, step: Step) {
+    match step {
+        Step::Put(table, key, value) => {
+            model[table].insert(key, value);
+        }
+        Step::Remove(table, key) => {
+            model[table].remove(&key);
+        }
+        Step::Drop(table) => model[table].clear(),
+        Step::Nest { vanishes, steps } => {
+            let mut child = model.clone();
+            steps.into_iter().for_each(|step| apply_to_model(&mut child, step));
+            if !vanishes {
+                *model = child;
+            }
+        }
+    }
+}
+
+fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
+    match step {
+        Step::Put(which, key, value) => txn.put(&table(which), &key, &value),
+        Step::Remove(which, key) => txn.remove(&table(which), &key).map(drop),
+        Step::Drop(which) => txn.drop_table(TABLES[which]).map(drop),
+        Step::Nest { vanishes, steps } => {
+            let mut child = txn.nest();
+            for step in steps {
+                apply(&mut child, step)?;
+            }
+            if vanishes { Ok(()) } else { child.commit() }
+        }
+    }
+}
+
+impl StoreTrial {
+    /// Does the work of one commit, and commits it.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn commit(&self, store: &Store, commit: u64, durability: Durability) -> Result<(), String> {
+        let mut txn = store.begin();
+        for step in self.steps(&mut self.rng(commit), 2) {
+            apply(&mut txn, step).map_err(words)?;
+        }
+        txn.put(&COMMITS, 0, commit).map_err(words)?;
+        txn.commit_with(durability).map_err(words)
+    }
+
+    /// Which commit was the store's last.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn last_commit(snapshot: &Snapshot<'_>) -> Result<u64, String> {
+        Ok(snapshot.get(&COMMITS, 0).map_err(words)?.unwrap_or(0))
+    }
+
+    /// Whether each table that can be read holds what it should after this commit: damage may be told, never read.
+    ///
+    /// # Errors
+    /// Says which table holds something that nobody wrote.
+    pub fn check_readable(&self, snapshot: &Snapshot<'_>, commit: u64) -> Result<(), String> {
+        self.model(commit).iter().enumerate().try_for_each(|(which, model)| match rows(snapshot, which) {
+            Ok(rows) if rows != *model => Err(format!("table {}: rows that nobody wrote", TABLES[which])),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// The rows of a table.
+fn rows(snapshot: &Snapshot<'_>, which: usize) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+    let rows = snapshot.scan(&table(which))?;
+    rows.map(|key, value: Cow<'_, [u8]>| (key.to_vec(), value.into_owned())).collect()
+}
+
+impl Engine for StoreTrial {
+    fn live(&self, disk: &SimDisk, acks: &Acks) -> Result<(), String> {
+        let store = self.open(disk)?;
+        // A snapshot that is held over everything must not change what is kept.
+        let snapshot = store.snapshot();
+        let held = Self::last_commit(&snapshot)?;
+        for commit in held + 1..=held + self.commits {
+            acks.started(commit);
+            let mut rng = Rng::new(self.seed ^ commit << 32);
+            let durability = if rng.chance(1, 5) { Durability::None } else { Durability::Sync };
+            self.commit(&store, commit, durability)?;
+            let checkpoint = rng.chance(1, 9);
+            if checkpoint {
+                store.checkpoint().map_err(words)?;
+            }
+            if checkpoint || durability == Durability::Sync {
+                acks.acked(commit);
+            }
+        }
+        compare(&snapshot, &self.model(held))
+    }
+
+    fn check(&self, disk: &SimDisk, _seen: Progress) -> Result<u64, String> {
+        let store = self.open(disk)?;
+        let commit = Self::last_commit(&store.snapshot())?;
+        compare(&store.snapshot(), &self.model(commit))?;
+        store.verify().map_err(words)?;
+        Ok(commit)
+    }
+}
+
+/// Whether the tables hold what they should, all of it and nothing else.
+fn compare(snapshot: &Snapshot<'_>, model: &Model) -> Result<(), String> {
+    for (which, model) in model.iter().enumerate() {
+        let rows = rows(snapshot, which).map_err(words)?;
+        if rows != *model {
+            let (expected, found) = (model.len(), rows.len());
+            return Err(format!("table {}: expected {expected} rows, found {found}, or others", TABLES[which]));
+        }
+    }
+    Ok(())
+}
