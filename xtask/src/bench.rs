@@ -1,16 +1,13 @@
-//! Measurements: kauri-bench, built as it ships.
+//! Measurements: kauri-bench, built as it ships; and the store's, which a package of its own measures.
 
 use std::path::PathBuf;
 
 use crate::failure::{Failure, Result};
-use crate::invocation::cargo;
+use crate::invocation::{Invocation, cargo, target_folder};
 use crate::tree::Tree;
 
 pub(crate) fn run(tree: &Tree, suite: Option<String>, quick: bool, json: Option<PathBuf>) -> Result<()> {
-    if !tree.holds("crates/kauri-bench/Cargo.toml") {
-        return Err(Failure::Failed("there is no crates/kauri-bench to run".to_owned()));
-    }
-    let mut call = cargo(&["run", "--release", "--locked", "-p", "kauri-bench", "--"]).arguments(suite);
+    let mut call = call(tree, suite)?;
     if quick {
         call = call.arguments(["--quick"]);
     }
@@ -20,4 +17,31 @@ pub(crate) fn run(tree: &Tree, suite: Option<String>, quick: bool, json: Option<
         call = call.arguments(["--json".to_owned(), file.display().to_string()]);
     }
     call.run()
+}
+
+/// The call that measures a suite. The store's peers are outside the workspace, so that only this builds them.
+fn call(tree: &Tree, suite: Option<String>) -> Result<Invocation> {
+    const PEERS: &str = "crates/kauri-peers/Cargo.toml";
+    if suite.as_deref() == Some("store") && tree.holds(PEERS) {
+        let folder = target_folder().join("peers").display().to_string();
+        let call = ["run", "--release", "--locked", "--manifest-path", PEERS, "--target-dir", &folder, "--"];
+        return Ok(cargo(&call));
+    }
+    if !tree.holds("crates/kauri-bench/Cargo.toml") {
+        return Err(Failure::Failed("there is no crates/kauri-bench to run".to_owned()));
+    }
+    Ok(cargo(&["run", "--release", "--locked", "-p", "kauri-bench", "--"]).arguments(suite))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_suite_is_a_package_of_its_own() {
+        let tree = Tree::of(&[("crates/kauri-bench/Cargo.toml", ""), ("crates/kauri-peers/Cargo.toml", "")]);
+        let line = |suite: &str| call(&tree, Some(suite.to_owned())).map(|call| call.to_string()).unwrap_or_default();
+        assert!(line("wire").ends_with(" -p kauri-bench -- wire"), "{}", line("wire"));
+        assert!(line("store").contains(" --manifest-path crates/kauri-peers/Cargo.toml "), "{}", line("store"));
+    }
 }

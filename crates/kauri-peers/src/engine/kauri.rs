@@ -1,0 +1,97 @@
+//! Kauri's own store.
+
+use std::path::Path;
+
+use kauri_tree::disk::OsDisk;
+use kauri_tree::{Durability, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+
+use super::{Engine, Reader, Seen, Sync, Writer, add, touch};
+
+const ROWS: Table<[u8], [u8]> = Table::new("rows");
+const LOG_BYTES: usize = 16 << 20;
+
+pub(crate) struct Kauri {
+    store: Store,
+    durability: Durability,
+}
+
+impl Engine for Kauri {
+    const NAME: &'static str = "kauri";
+    const FIXED_BYTES: u64 = LOG_BYTES as u64;
+    type Reader<'a> = Snapshot<'a>;
+    type Writer<'a> = WriteTxn<'a>;
+
+    fn open(folder: &Path, sync: Sync) -> Self {
+        let disk = OsDisk::new(folder).expect("the folder opens");
+        let store = Options::new().log_bytes(LOG_BYTES).open(&disk, "store").expect("the store opens");
+        let durability = match sync {
+            Sync::Each => Durability::Sync,
+            Sync::Never => Durability::None,
+        };
+        Self { store, durability }
+    }
+
+    #[inline]
+    fn read<T>(&self, work: impl FnOnce(&Snapshot<'_>) -> T) -> T {
+        work(&self.store.snapshot())
+    }
+
+    #[inline]
+    fn write<T>(&self, work: impl FnOnce(&mut WriteTxn<'_>) -> T) -> T {
+        let mut txn = self.store.begin();
+        let made = work(&mut txn);
+        txn.commit_with(self.durability).expect("the transaction commits");
+        made
+    }
+
+    fn settle(&self) {
+        self.store.checkpoint().expect("the pages are written");
+    }
+}
+
+impl Reader for Snapshot<'_> {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        Read::get(self, &ROWS, key).expect("the store is whole").map(|value| touch(&value))
+    }
+
+    fn scan(&self, from: &[u8], rows: usize) -> Seen {
+        let mut scan = Read::scan(self, &ROWS).expect("the store is whole");
+        if !from.is_empty() {
+            scan = scan.from(from);
+        }
+        let mut seen = (0, 0);
+        while seen.0 < rows
+            && let Some((key, value)) = scan.next().expect("the store is whole")
+        {
+            seen = add(seen, key, &value);
+        }
+        seen
+    }
+
+    fn scan_back(&self) -> Seen {
+        let mut scan = Read::scan(self, &ROWS).expect("the store is whole");
+        let mut seen = (0, 0);
+        while let Some((key, value)) = scan.previous().expect("the store is whole") {
+            seen = add(seen, key, &value);
+        }
+        seen
+    }
+
+    fn count(&self, from: &[u8], until: &[u8]) -> usize {
+        let mut scan = Read::scan(self, &ROWS).expect("the store is whole").from(from).until(until);
+        scan.count().expect("the store is whole") as usize
+    }
+}
+
+impl Writer for WriteTxn<'_> {
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        Write::put(self, &ROWS, key, value).expect("the row is written");
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) {
+        Write::remove(self, &ROWS, key).expect("the row is removed");
+    }
+}

@@ -1,0 +1,102 @@
+//! `kauri-peers`: Kauri's store against other storage engines, in one process: the suite `store` of the benchmarks.
+//!
+//! ```text
+//! cargo xtask bench store [--quick] [--json FILE]
+//! ```
+//!
+//! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE. Goals are
+//! printed, never asserted. Single-threaded work is measured in processor time of its thread, and work that waits for the
+//! disk or has several threads by the clock on the wall; of writes without sync both are shown.
+
+#![deny(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a binary at the edge: it needs files, threads and the time")]
+
+mod contender;
+mod data;
+mod engine;
+mod goal;
+mod outcome;
+mod report;
+mod suite;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::data::Shape;
+use crate::outcome::Sheet;
+use crate::suite::{Part, Plan, Suite};
+
+/// Kauri's store against LMDB, redb and fjall.
+#[derive(Parser)]
+#[command(name = "kauri-peers", version)]
+struct Options {
+    /// Fewer rows and rounds: a look, not a result.
+    #[arg(long)]
+    quick: bool,
+    /// Write the rows to FILE, as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep the stores in DIR while measuring, instead of beside this program. It must be on a disk.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure only this part.
+    #[arg(long, value_name = "PART")]
+    part: Option<Part>,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kauri-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    // Opened first, so that a bad path is not found out after minutes.
+    let json = options.json.as_deref().map(create).transpose()?;
+    let folder = match &options.dir {
+        Some(folder) => folder.clone(),
+        None => std::env::current_exe()?.with_file_name("kauri-peers-stores"),
+    }
+    .join(std::process::id().to_string());
+    let sheet = measure(options, &folder);
+    fs::remove_dir_all(&folder)?;
+    let mut out = io::stdout().lock();
+    report::write_table(&sheet, &mut out)?;
+    writeln!(out, "\ngoals")?;
+    goal::lines(&sheet).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out, "\nload average at the end: {}. Durable commits compare only on an idle machine.", load())?;
+    out.flush()?;
+    json.map_or(Ok(()), |file| report::write_json(&sheet, file))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    File::create(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+}
+
+fn measure(options: &Options, folder: &Path) -> Sheet {
+    let mut sheet = Sheet::default();
+    for shape in [Shape::A, Shape::B] {
+        let plan = if options.quick { Plan::quick(shape) } else { Plan::full(shape) };
+        let mut suite = Suite::new(shape, plan, folder, &mut sheet);
+        for part in Part::ALL.into_iter().filter(|part| options.part.is_none_or(|only| only == *part)) {
+            eprintln!("{} {part:?} (load average {})", shape.name, load());
+            suite.measure(part);
+        }
+    }
+    sheet
+}
+
+/// How busy the machine is, as it says itself.
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().filter(|load| !load.is_empty()).map_or_else(|| "unknown".to_owned(), String::from)
+}

@@ -1,0 +1,122 @@
+//! What a run says: a table for people, rows for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::outcome::{Outcome, Sheet};
+
+/// One workload and one peer. `ratio` says how many times better we are, whatever the unit.
+#[derive(Serialize)]
+struct Row<'a> {
+    workload: &'a str,
+    ours: f64,
+    peer: f64,
+    peer_name: &'a str,
+    ratio: f64,
+    unit: &'static str,
+}
+
+/// Writes every outcome as rows: a JSON array.
+pub(crate) fn write_json(sheet: &Sheet, mut out: impl Write) -> io::Result<()> {
+    let rows: Vec<Row<'_>> = sheet.outcomes().iter().flat_map(rows).collect();
+    serde_json::to_writer_pretty(&mut out, &rows)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+fn rows(outcome: &Outcome) -> impl Iterator<Item = Row<'_>> {
+    let mut medians = outcome.medians();
+    let ours = medians.next().map_or(f64::NAN, |(_, ours)| ours);
+    medians.map(move |(peer_name, peer)| Row {
+        workload: &outcome.workload,
+        ours,
+        peer,
+        peer_name,
+        ratio: outcome.unit.ratio(ours, peer),
+        unit: outcome.unit.symbol(),
+    })
+}
+
+/// Writes the table: a line for each workload, and at its end how many times better we are than LMDB, and than the best of
+/// the others.
+pub(crate) fn write_table(sheet: &Sheet, out: &mut impl Write) -> io::Result<()> {
+    let names = sheet.outcomes().first().into_iter().flat_map(|outcome| outcome.medians().map(|(who, _)| who));
+    let mut lines = vec![["workload", "unit"].into_iter().chain(names).chain(["to lmdb", "to best other"])]
+        .into_iter()
+        .map(|line| line.map(String::from).collect::<Vec<_>>())
+        .collect::<Vec<_>>();
+    lines.extend(sheet.outcomes().iter().map(line));
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+            0 | 1 => format!("{cell:width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    writeln!(out, "\nRatios say how many times better we are; below 1x the peer is better.")
+}
+
+fn line(outcome: &Outcome) -> Vec<String> {
+    let ratio = |ratio: f64| format!("{}x", short(ratio));
+    // The best of the others is the one against which we look worst.
+    let best = outcome.ratios().filter(|(who, _)| *who != "lmdb").min_by(|(_, left), (_, right)| left.total_cmp(right));
+    let mut cells = vec![outcome.workload.clone(), outcome.unit.symbol().to_owned()];
+    cells.extend(outcome.medians().map(|(_, median)| short(median)));
+    cells.push(outcome.ratio("lmdb").map_or_else(String::new, ratio));
+    cells.push(best.map_or_else(String::new, |(who, found)| format!("{} {who}", ratio(found))));
+    cells
+}
+
+/// Three digits that matter.
+fn short(number: f64) -> String {
+    let (number, suffix) = match number {
+        1e6.. => (number / 1e6, "M"),
+        1e4.. => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let places = match number {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{number:.places$}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Unit;
+
+    fn sheet() -> Sheet {
+        let mut sheet = Sheet::default();
+        for (who, value) in [("kauri", 2e6), ("lmdb", 1e6), ("redb", 4e6), ("fjall", 1e5)] {
+            sheet.note("A get".into(), Unit::PerSecond, who, value);
+        }
+        sheet
+    }
+
+    #[test]
+    fn table_ends_with_the_ratios() {
+        let mut table = Vec::new();
+        write_table(&sheet(), &mut table).unwrap();
+        let expected = [
+            "workload  unit  kauri   lmdb   redb  fjall  to lmdb  to best other",
+            "A get     /s    2.00M  1.00M  4.00M   100k    2.00x     0.50x redb",
+        ];
+        assert_eq!(String::from_utf8(table).unwrap().lines().take(2).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn json_is_an_array_of_rows_one_for_each_peer() {
+        let mut json = Vec::new();
+        write_json(&sheet(), &mut json).unwrap();
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&json).unwrap();
+        let names: Vec<_> = rows.iter().map(|row| row["peer_name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["lmdb", "redb", "fjall"]);
+        assert_eq!((rows[1]["ratio"].as_f64(), rows[1]["unit"].as_str()), (Some(0.5), Some("/s")));
+    }
+}
