@@ -23,11 +23,17 @@ pub(crate) fn rank<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Resu
     if root.page == 0 {
         return Ok((0, false));
     }
-    let mut before = 0;
+    let (mut before, mut rows) = (0, root.rows);
     let mut node = Node::new(pages.page(root.page)?);
     while !node.is_leaf() {
         let index = child_index::<O>(node, key);
-        before += (0..index).map(|child| node.rows_below(child)).sum::<u64>();
+        let below = node.rows_below(index);
+        // All are known, so it is enough to add up the children on the side where there are fewer.
+        before += match index <= node.count() / 2 {
+            true => node.rows_in(0..index),
+            false => rows.saturating_sub(below + node.rows_in(index + 1..node.count())),
+        };
+        rows = below;
         node = Node::new(pages.page(node.child(index))?);
     }
     let (index, found) = row_index::<O>(node, key);

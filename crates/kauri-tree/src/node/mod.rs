@@ -23,6 +23,7 @@ mod build;
 mod edit;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 pub(crate) use build::{Item, Source, build, split_point};
 pub(crate) use edit::NodeMut;
@@ -171,20 +172,27 @@ impl<'a> Node<'a> {
     }
 
     /// How many rows lie below a child.
+    #[inline]
     pub(crate) fn rows_below(self, index: usize) -> u64 {
+        self.rows_in(index..index + 1)
+    }
+
+    /// How many rows lie below these children together.
+    pub(crate) fn rows_in(self, children: Range<usize>) -> u64 {
         debug_assert!(!self.is_leaf());
-        let (at, _, _) = self.cell(index);
-        let mut rows = [0; 8];
-        let stored = &self.page[at + 4..at + self.fixed_bytes()];
-        rows[..stored.len()].copy_from_slice(stored);
-        u64::from_le_bytes(rows)
+        let cells = self.slots()[children].iter().map(|slot| u16::from_le_bytes([slot[4], slot[5]]) as usize);
+        if self.level() == 1 {
+            return cells.map(|at| u64::from(self.field(at + 4))).sum();
+        }
+        let wide = |at: usize| self.page[at + 4..at + 10].first_chunk().expect("six bytes");
+        cells.map(wide).map(|[a, b, c, d, e, f]| u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0])).sum()
     }
 
     /// How many rows the node holds, or lie below it.
     pub(crate) fn rows(self) -> u64 {
         match self.is_leaf() {
             true => self.count() as u64,
-            false => (0..self.count()).map(|index| self.rows_below(index)).sum(),
+            false => self.rows_in(0..self.count()),
         }
     }
 
