@@ -283,7 +283,7 @@ fn encode_table(types: &str, root: Root) -> Vec<u8> {
 pub(crate) fn catalog_rows(pages: &Pager<Catalog>, root: Root) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut rows = Vec::new();
     let mut scan = btree::Scan::first(crate::read::Access::Turn(pages), root)?;
-    while let Some((node, index)) = scan.next()? {
+    while let Some(btree::Row { node, index, .. }) = scan.next()? {
         let mut name = Vec::new();
         node.key_into(index, &mut name);
         rows.push((name, node.value(index).bytes().to_vec()));

@@ -4,9 +4,8 @@ use std::marker::PhantomData;
 
 use kauri_wire::Key;
 
-use crate::btree::{self, Of, Root};
+use crate::btree::{self, Of, Root, Row};
 use crate::error::Result;
-use crate::node::Node;
 use crate::read::{Access, resolve};
 use crate::value::Value;
 
@@ -43,8 +42,12 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     until: Option<Vec<u8>>,
     front: Option<btree::Scan<'a>>,
     back: Option<btree::Scan<'a>>,
-    /// How many rows are left between the two ends, once that is known.
-    left: Option<u64>,
+    /// The ends have met: no row is left.
+    met: bool,
+    /// How many rows were given out.
+    given: u64,
+    /// A key that does not lie in one piece: the prefix of this page, and what follows it.
+    prefix_of: u32,
     key: Vec<u8>,
     types: PhantomData<fn(&K, &V)>,
 }
@@ -58,7 +61,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             until: None,
             front: None,
             back: None,
-            left: None,
+            met: false,
+            given: 0,
+            prefix_of: 0,
             key: Vec::new(),
             types: PhantomData,
         }
@@ -84,14 +89,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// If the store is damaged, or a row is not of the table's types.
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
     pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        if !self.take_one()? {
-            return Ok(None);
-        }
         if self.front.is_none() {
-            self.front = Some(match &self.from {
-                Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
-                None => btree::Scan::first(self.access, self.root)?,
-            });
+            self.place_front()?;
+        }
+        if self.have_met() {
+            return Ok(None);
         }
         let row = self.front.as_mut().expect("just placed").next()?;
         self.row(row)
@@ -102,17 +104,67 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        if !self.take_one()? {
-            return Ok(None);
-        }
         if self.back.is_none() {
-            self.back = Some(match &self.until {
-                Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
-                None => btree::Scan::last(self.access, self.root)?,
-            });
+            self.place_back()?;
+        }
+        if self.have_met() {
+            return Ok(None);
         }
         let row = self.back.as_mut().expect("just placed").previous()?;
         self.row(row)
+    }
+
+    /// Places the front, and the back too if something else than the end of the table is to stop the front.
+    fn place_front(&mut self) -> Result<()> {
+        self.met |= self.is_crossed();
+        self.front = Some(match &self.from {
+            Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
+            None => btree::Scan::first(self.access, self.root)?,
+        });
+        if self.back.is_none() && self.until.is_some() {
+            self.place_back()?;
+        }
+        Ok(())
+    }
+
+    /// The same from the other side.
+    fn place_back(&mut self) -> Result<()> {
+        self.met |= self.is_crossed();
+        self.back = Some(match &self.until {
+            Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
+            None => btree::Scan::last(self.access, self.root)?,
+        });
+        if self.front.is_none() && self.from.is_some() {
+            self.place_front()?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is no key that is not less than `from` and less than `until`.
+    fn is_crossed(&self) -> bool {
+        match (&self.from, &self.until) {
+            (Some(from), Some(until)) => K::compare(from, until).is_ge(),
+            _ => false,
+        }
+    }
+
+    /// Whether the ends are at the same place, before one of them takes a step.
+    ///
+    /// They start in order, and stay so: a step that passes the other end stays in its leaf, or comes into it.
+    #[inline]
+    fn have_met(&mut self) -> bool {
+        if let (Some(front), Some(back)) = (&self.front, &self.back) {
+            self.met |= front.place() == back.place();
+        }
+        self.met
+    }
+
+    /// Whether the step that was just made passed the other end.
+    #[inline]
+    fn have_passed(&self) -> bool {
+        let (Some(front), Some(back)) = (&self.front, &self.back) else { return false };
+        let ((front, front_index), (back, back_index)) = (front.place(), back.place());
+        front == back && front_index > back_index
     }
 
     /// How many rows are left.
@@ -120,41 +172,38 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged.
     pub fn count(&mut self) -> Result<u64> {
-        if let Some(left) = self.left {
-            return Ok(left);
+        if self.met || self.is_crossed() {
+            return Ok(0);
         }
         let rank = |key: &Option<Vec<u8>>, absent| match key {
             Some(key) => btree::rank::<Of<K>>(&self.access, self.root, key).map(|(rank, _)| rank),
             None => Ok(absent),
         };
-        let left = rank(&self.until, self.root.rows)?.saturating_sub(rank(&self.from, 0)?);
-        self.left = Some(left);
-        Ok(left)
+        let rows = rank(&self.until, self.root.rows)?.saturating_sub(rank(&self.from, 0)?);
+        Ok(rows.saturating_sub(self.given))
     }
 
-    /// Counts one row as given out, if there is one left.
     #[inline]
-    fn take_one(&mut self) -> Result<bool> {
-        let left = match self.left {
-            Some(left) => left,
-            None => self.count()?,
+    fn row(&mut self, row: Option<Row<'a>>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        let Some(row) = row.filter(|_| !self.have_passed()) else {
+            self.met = true;
+            return Ok(None);
         };
-        self.left = Some(left.saturating_sub(1));
-        Ok(left > 0)
-    }
-
-    #[inline]
-    fn row(&mut self, row: Option<(Node<'a>, usize)>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        let Some((node, index)) = row else { return Ok(None) };
-        let (suffix, value) = node.row(index);
+        self.given += 1;
+        let (suffix, value) = row.node.row(row.index);
         let value = V::decode(resolve(self.access, value)?)?;
-        let prefix = node.prefix();
+        let prefix = row.node.prefix();
         // A key that shares nothing with its page lies there whole.
         if prefix.is_empty() {
             return Ok(Some((K::decode(suffix)?, value)));
         }
-        self.key.clear();
-        self.key.extend_from_slice(prefix);
+        // Most rows lie in the page of the row before.
+        if self.prefix_of != row.page {
+            self.prefix_of = row.page;
+            self.key.clear();
+            self.key.extend_from_slice(prefix);
+        }
+        self.key.truncate(prefix.len());
         self.key.extend_from_slice(suffix);
         Ok(Some((K::decode(&self.key)?, value)))
     }

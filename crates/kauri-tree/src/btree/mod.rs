@@ -12,7 +12,7 @@ mod verify;
 use std::cmp::Ordering;
 
 pub(crate) use edit::{Old, put, remove, retire_all};
-pub(crate) use scan::Scan;
+pub(crate) use scan::{Row, Scan};
 pub(crate) use search::{get, rank};
 pub(crate) use verify::{Seen, verify};
 

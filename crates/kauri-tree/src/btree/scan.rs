@@ -10,16 +10,26 @@ use crate::read::Access;
 pub(crate) struct Scan<'a> {
     pages: Access<'a>,
     /// The branches on the way, and which child was taken in each.
-    steps: [(u32, usize); DEPTH_MAX],
+    steps: [(u32, u16); DEPTH_MAX],
     len: usize,
     leaf: Option<Node<'a>>,
+    /// The leaf's page; 0 if there is none.
+    page: u32,
     /// The row behind the place.
     index: usize,
 }
 
+/// A row that was found: the leaf, its page, and which of its rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) node: Node<'a>,
+    pub(crate) page: u32,
+    pub(crate) index: usize,
+}
+
 impl<'a> Scan<'a> {
     fn new(pages: Access<'a>) -> Self {
-        Self { pages, steps: [(0, 0); DEPTH_MAX], len: 0, leaf: None, index: 0 }
+        Self { pages, steps: [(0, 0); DEPTH_MAX], len: 0, leaf: None, page: 0, index: 0 }
     }
 
     /// Before the first row.
@@ -57,24 +67,31 @@ impl<'a> Scan<'a> {
         let mut node = Node::new(self.pages.page(page)?);
         while !node.is_leaf() {
             let child = choose(node);
-            self.steps[self.len] = (page, child);
+            self.steps[self.len] = (page, short(child));
             self.len += 1;
             page = node.child(child);
             node = Node::new(self.pages.page(page)?);
         }
         self.leaf = Some(node);
+        self.page = page;
         self.index = 0;
         Ok(())
     }
 
+    /// The leaf, and the row in it before which the place is. The end of a leaf is another place than the start of the next.
+    #[inline]
+    pub(crate) fn place(&self) -> (u32, usize) {
+        (self.page, self.index)
+    }
+
     /// The row behind the place, which moves behind it.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(Node<'a>, usize)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'a>>> {
         loop {
             let Some(leaf) = self.leaf else { return Ok(None) };
             if self.index < leaf.count() {
                 self.index += 1;
-                return Ok(Some((leaf, self.index - 1)));
+                return Ok(Some(Row { node: leaf, page: self.page, index: self.index - 1 }));
             }
             if !self.step_right()? {
                 return Ok(None);
@@ -84,12 +101,12 @@ impl<'a> Scan<'a> {
 
     /// The row before the place, which moves before it.
     #[inline]
-    pub(crate) fn previous(&mut self) -> Result<Option<(Node<'a>, usize)>> {
+    pub(crate) fn previous(&mut self) -> Result<Option<Row<'a>>> {
         loop {
             let Some(leaf) = self.leaf else { return Ok(None) };
             if self.index > 0 {
                 self.index -= 1;
-                return Ok(Some((leaf, self.index)));
+                return Ok(Some(Row { node: leaf, page: self.page, index: self.index }));
             }
             if !self.step_left()? {
                 return Ok(None);
@@ -101,9 +118,9 @@ impl<'a> Scan<'a> {
     fn step_right(&mut self) -> Result<bool> {
         for depth in (0..self.len).rev() {
             let (page, child) = self.steps[depth];
-            let node = Node::new(self.pages.page(page)?);
+            let (node, child) = (Node::new(self.pages.page(page)?), usize::from(child));
             if child + 1 < node.count() {
-                self.steps[depth].1 = child + 1;
+                self.steps[depth].1 = short(child + 1);
                 self.len = depth + 1;
                 self.down(node.child(child + 1), |_| 0)?;
                 return Ok(true);
@@ -116,9 +133,9 @@ impl<'a> Scan<'a> {
     fn step_left(&mut self) -> Result<bool> {
         for depth in (0..self.len).rev() {
             let (page, child) = self.steps[depth];
-            let node = Node::new(self.pages.page(page)?);
+            let (node, child) = (Node::new(self.pages.page(page)?), usize::from(child));
             if child > 0 {
-                self.steps[depth].1 = child - 1;
+                self.steps[depth].1 = short(child - 1);
                 self.len = depth + 1;
                 self.down(node.child(child - 1), |node| node.count() - 1)?;
                 self.index = self.leaf.map_or(0, Node::count);
@@ -127,4 +144,8 @@ impl<'a> Scan<'a> {
         }
         Ok(false)
     }
+}
+
+fn short(child: usize) -> u16 {
+    u16::try_from(child).expect("a page of 64 KiB has fewer than 2^16 slots")
 }

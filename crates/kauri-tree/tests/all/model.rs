@@ -1,7 +1,7 @@
 //! Stores against `BTreeMap`s: random changes, nested and not, with every page accounted for.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use kauri_tree::{Options, Read, Snapshot, Store, Table, Write, WriteTxn};
 use kauri_wire::{Key, WireError};
@@ -222,6 +222,47 @@ fn ranges_agree_with_maps() {
         assert_eq!(rows.count().unwrap(), expected.len() as u64);
         let found: Result<Vec<_>, _> = rows.map(|key, _| key.to_vec()).collect();
         assert_eq!(found.unwrap(), expected);
+    }
+}
+
+#[test]
+fn ranges_agree_with_maps_from_either_end() {
+    let store = Options::new().page_bytes(256).in_memory().unwrap();
+    let table = Table::<[u8], [u8]>::new("rows");
+    let (mut model, mut random) = (Model::new(), Random(78));
+    let mut txn = store.begin();
+    for _ in 0..500 {
+        let (key, value) = (random.key(20, 700), random.value(30));
+        txn.put(&table, &key, &value).unwrap();
+        model.insert(key, value);
+    }
+    for _ in 0..5_000 {
+        let [from, until] = [(); 2].map(|()| (random.below(4) > 0).then(|| random.key(20, 700)));
+        let inside = |key: &[u8]| {
+            from.as_deref().is_none_or(|from| from <= key) && until.as_deref().is_none_or(|until| key < until)
+        };
+        let mut expected: VecDeque<_> = model.iter().filter(|(key, _)| inside(key)).collect();
+        let mut rows = txn.scan(&table).unwrap();
+        rows = if let Some(from) = &from { rows.from(from) } else { rows };
+        rows = if let Some(until) = &until { rows.until(until) } else { rows };
+        // Mostly from one end: the other must stop it though nobody went there.
+        let front = random.below(5);
+        loop {
+            if random.below(8) == 0 {
+                assert_eq!(rows.count().unwrap(), expected.len() as u64);
+            }
+            let from_front = random.below(4) < front;
+            let (found, row) = match from_front {
+                true => (rows.next().unwrap(), expected.pop_front()),
+                false => (rows.previous().unwrap(), expected.pop_back()),
+            };
+            assert_eq!(found, row.map(|(key, value)| (&key[..], (&value[..]).into())), "{from:?} to {until:?}");
+            if row.is_none() {
+                break;
+            }
+        }
+        assert!(rows.next().unwrap().is_none() && rows.previous().unwrap().is_none());
+        assert_eq!(rows.count().unwrap(), 0);
     }
 }
 
