@@ -269,6 +269,18 @@ impl Ring {
         self.used += taken;
     }
 
+    /// Whether there can be a next record: whether its number stands at one of the places where it would begin.
+    pub(crate) fn may_go_on(&self, mut read: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<bool> {
+        for offset in [self.next.offset, 0] {
+            let mut header = [0; HEADER_BYTES];
+            read(offset, &mut header)?;
+            if header[8..16] == self.next.number.to_le_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The body of the next record in the ring's bytes, if there is one.
     pub(crate) fn read<'a>(&mut self, ring: &'a [u8]) -> Option<&'a [u8]> {
         // Here, or at the start of the ring if the record would have crossed its end.
