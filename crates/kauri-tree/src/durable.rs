@@ -22,6 +22,9 @@ use crate::overflow::RunsMut;
 use crate::pager::{Pager, Run};
 use crate::store::State;
 
+/// The most that a checkpoint writes at once, unless one run is longer.
+const WRITE_BYTES_MAX: usize = 256 << 10;
+
 /// When a commit returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
@@ -239,18 +242,25 @@ impl Durable {
     /// Writes the pages that were born since the last checkpoint and live, and the bitmap of all that live.
     fn write_pages(&self, state: &mut State, bitmap: Run) -> Result<()> {
         let page_bytes = state.page_bytes;
-        let mut buffer = Vec::new();
-        for (run, birth, bytes) in state.pager.born() {
-            if run != bitmap {
+        // Pages that lie side by side are written at once: a call for each costs more than copying it does.
+        let (mut first, mut buffer) = (0, Vec::new());
+        for (run, birth, bytes) in state.pager.born().filter(|(run, ..)| *run != bitmap) {
+            let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(run.first);
+            if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
+                self.file.write(first, &buffer)?;
                 buffer.clear();
-                buffer.extend_from_slice(bytes);
-                self.file.write(run.first, birth, &mut buffer)?;
+                first = run.first;
             }
+            let start = buffer.len();
+            buffer.extend_from_slice(bytes);
+            StoreFile::seal(run.first, birth, &mut buffer[start..]);
         }
+        self.file.write(first, &buffer)?;
         let birth = state.pager.birth(bitmap.first).expect("the bitmap was just made");
         let mut bytes = vec![0; bitmap.pages as usize * page_bytes];
         write_bitmap(&state.pager, &mut bytes);
-        self.file.write(bitmap.first, birth, &mut bytes)?;
+        StoreFile::seal(bitmap.first, birth, &mut bytes);
+        self.file.write(bitmap.first, &bytes)?;
         state.pager.forget_born();
         Ok(())
     }

@@ -58,12 +58,18 @@ impl StoreFile {
         Stamp::new(birth).filter(|birth| *birth > Stamp::FIRST).ok_or_else(|| corrupt("a birth", birth))
     }
 
-    /// Writes a run, with its birth and its checksum.
-    pub(crate) fn write(&self, first: u32, birth: Stamp, bytes: &mut [u8]) -> Result<()> {
+    /// Writes sealed pages that lie side by side.
+    pub(crate) fn write(&self, first: u32, bytes: &[u8]) -> Result<()> {
+        if !bytes.is_empty() {
+            self.file.write_at(self.offset(first), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a run ready to be written: with its birth and its checksum.
+    pub(crate) fn seal(first: u32, birth: Stamp, bytes: &mut [u8]) {
         bytes[BIRTH].copy_from_slice(&birth.number().to_le_bytes());
         let sum = checksum(bytes, first);
         bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_at(self.offset(first), bytes)?;
-        Ok(())
     }
 }
