@@ -197,14 +197,16 @@ pub(crate) fn build(source: &Source<'_>, start: usize, end: usize, bytewise: boo
     if prefix > 0 {
         write_key(&source.item(first), 0, &mut page[super::HEADER_BYTES..super::HEADER_BYTES + prefix]);
     }
+    let slots_end = slots_at(prefix) + (end - start) * SLOT_BYTES;
     let mut heap = page.len();
-    for index in start..end {
+    // From the last to the first, so that cells lie in the order of their keys: a scan reads memory forwards.
+    for index in (start..end).rev() {
         let item = source.item(index);
         let key_bytes = if index < first { 0 } else { item.key_bytes() - prefix };
         let bytes = fixed_bytes(level) + key_bytes + item.value_bytes();
         heap -= bytes;
         let slot_at = slots_at(prefix) + (index - start) * SLOT_BYTES;
-        assert!(slot_at + SLOT_BYTES <= heap, "the items do not fit into the page");
+        assert!(slots_end <= heap, "the items do not fit into the page");
         let key_at = heap + fixed_bytes(level);
         write_key(&item, if index < first { item.key_bytes() } else { prefix }, &mut page[key_at..key_at + key_bytes]);
         let kind = write_body(&item.body, level, &mut page[heap..heap + bytes], key_bytes);
