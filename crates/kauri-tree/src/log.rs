@@ -274,7 +274,8 @@ impl Ring {
         for offset in [self.next.offset, 0] {
             let mut header = [0; HEADER_BYTES];
             read(offset, &mut header)?;
-            if header[8..16] == self.next.number.to_le_bytes() {
+            // A record says something: what was never written has the number 0 too, and no length.
+            if header[8..16] == self.next.number.to_le_bytes() && header[16..20] != [0; 4] {
                 return Ok(true);
             }
         }
