@@ -8,3 +8,4 @@ mod model;
 mod processes;
 mod random;
 mod tables;
+mod threads;
