@@ -1,17 +1,28 @@
 //! Kauri: a durable runtime in one binary and one directory.
 //!
-//! This crate is the front door. Today it leads to [`wire`], the frames, keys and ids; each further part joins it here
-//! when it is finished.
+//! This crate is the front door. Today it leads to [`wire`], the frames, keys and ids, and to [`tree`], the store; each further
+//! part joins it here when it is finished.
 //!
 //! ```
-//! use kauri::wire::{Message, MessageId, MessageRef, WorkerId};
+//! use kauri::tree::{Read, Store, Table, Write};
+//! use kauri::wire::{InboxKey, Message, MessageId, MessageRef, Seq, WorkerId};
 //!
+//! const INBOX: Table<InboxKey, [u8]> = Table::new("inbox");
+//!
+//! let store = Store::in_memory()?;
 //! let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples");
-//! let frame = order.encode()?;
+//! let key = InboxKey { worker: order.to, seq: Seq(1) };
+//! let mut txn = store.begin();
+//! txn.put(&INBOX, key, &order.encode()?)?;
+//! txn.commit()?;
+//!
+//! let snapshot = store.snapshot();
+//! let frame = snapshot.get(&INBOX, key)?.expect("it was committed");
 //! assert_eq!(MessageRef::decode(&frame)?.payload(), b"12 apples");
-//! # Ok::<(), kauri::wire::WireError>(())
+//! # Ok::<(), kauri::tree::Error>(())
 //! ```
 
+pub use kauri_tree as tree;
 pub use kauri_wire as wire;
 
 /// The program in the README, compiled and run with the other examples.

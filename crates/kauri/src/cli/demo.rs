@@ -1,10 +1,10 @@
 //! `kauri demo`: what is there today, shown at work.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
+use kauri::tree::{self, Read, Store, Table, Write as _};
 use kauri::wire::{
-    Flags, InboxKey, Intent, IntentRef, Key, Message, MessageId, MessageRef, Seq, Timestamp, WireError, WorkerId,
+    Flags, InboxKey, Intent, IntentRef, Message, MessageId, MessageRef, Seq, Timestamp, WireError, WorkerId,
 };
 
 use super::Trouble;
@@ -19,14 +19,14 @@ pub(crate) struct Args {
 const SALES: WorkerId = WorkerId(1);
 const SHIPPING: WorkerId = WorkerId(2);
 
-/// A row is a key and a frame, both bytes: what a store will keep. Here a map in memory keeps them.
-type Inbox = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The messages that wait: whose they are and in which order, and their frames.
+const INBOX: Table<InboxKey, [u8]> = Table::new("inbox");
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let version = env!("CARGO_PKG_VERSION");
     writeln!(
         out,
-        "Kauri {version}. Ready today: the wire (frames, keys, ids). The store and the runtime come next.\n"
+        "Kauri {version}. Ready today: the wire, and a store that fits in memory. The runtime comes next.\n"
     )?;
 
     let first = order(1).and_then(|order| order.encode()).map_err(broken)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     dump(&first, out)?;
 
     let (shipped, apples) = pipeline(args.orders).map_err(broken)?;
-    writeln!(out, "\n2. {} orders went through two inboxes, in key order, as frames:", args.orders)?;
+    writeln!(out, "\n2. {} orders went through two inboxes in a store, one commit for each step:", args.orders)?;
     writeln!(out, "   {shipped} shipped, {apples} apples; expected {} and {}", args.orders, expected(args.orders))?;
 
     let damage = damage(&first);
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn broken(error: WireError) -> Trouble {
-    Trouble::Wrong(format!("the demo made a frame that cannot be: {error}"))
+fn broken(error: impl std::fmt::Display) -> Trouble {
+    Trouble::Wrong(format!("the demo made something that cannot be: {error}"))
 }
 
 fn order(number: u32) -> Result<Message, WireError> {
@@ -72,29 +72,44 @@ fn expected(orders: u32) -> u64 {
 }
 
 /// Sends the orders to sales, which emits one message per order to shipping, which counts.
-fn pipeline(orders: u32) -> Result<(u64, u64), WireError> {
-    let mut inbox = Inbox::new();
+fn pipeline(orders: u32) -> tree::Result<(u64, u64)> {
+    let store = Store::in_memory()?;
+    let mut txn = store.begin();
     for number in 1..=orders {
-        put(&mut inbox, Seq(number.into()), &order(number)?)?;
+        put(&mut txn, Seq(number.into()), &order(number)?)?;
     }
+    txn.commit()?;
     let (mut shipped, mut apples) = (0, 0);
-    while let Some((key, frame)) = inbox.pop_first() {
-        let seq = InboxKey::decode(&key)?.seq;
-        let message = MessageRef::decode(&frame)?;
-        if message.to() == SALES {
-            let intent = sell(&message)?.encode()?;
-            put(&mut inbox, seq, &IntentRef::decode(&intent)?.message().to_message())?;
-        } else {
+    while let Some(step) = step(&store)? {
+        if let Some(count) = step {
             shipped += 1;
-            apples += count(message.payload());
+            apples += count;
         }
     }
     Ok((shipped, apples))
 }
 
-fn put(inbox: &mut Inbox, seq: Seq, message: &Message) -> Result<(), WireError> {
-    inbox.insert(InboxKey::encode(InboxKey { worker: message.to, seq }), message.encode()?);
-    Ok(())
+/// Handles the first message that waits: taking it away and sending on what follows from it are one commit. Tells how many apples
+/// were shipped, if any; `None` if nothing waits.
+fn step(store: &Store) -> tree::Result<Option<Option<u64>>> {
+    let mut txn = store.begin();
+    let first = txn.scan(&INBOX)?.next()?.map(|(key, frame)| (key, frame.into_owned()));
+    let Some((key, frame)) = first else { return Ok(None) };
+    txn.remove(&INBOX, key)?;
+    let message = MessageRef::decode(&frame)?;
+    let shipped = if message.to() == SALES {
+        let intent = sell(&message)?.encode()?;
+        put(&mut txn, key.seq, &IntentRef::decode(&intent)?.message().to_message())?;
+        None
+    } else {
+        Some(count(message.payload()))
+    };
+    txn.commit()?;
+    Ok(Some(shipped))
+}
+
+fn put(txn: &mut tree::WriteTxn<'_>, seq: Seq, message: &Message) -> tree::Result<()> {
+    txn.put(&INBOX, InboxKey { worker: message.to, seq }, &message.encode()?)
 }
 
 fn sell(order: &MessageRef<'_>) -> Result<Intent, WireError> {

@@ -20,7 +20,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what Kauri does today: a round trip of messages, in memory, and what became of every damaged frame
+    /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
     Demo(demo::Args),
     /// Read, write and check message, intent and run frames
     Frame(frame::Args),
