@@ -15,10 +15,11 @@ pub(crate) struct Tree {
 /// Folders that are not ours, for a checkout without git.
 const NOT_OURS: &[&str] = &[".git", ".jj", "target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"];
 
-/// The repository's root: the folder above this crate.
+/// The repository's root: the folder above this crate, as Cargo says it now. Where it was when this was built may be another
+/// checkout, if both share a folder for builds.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("xtask is a folder in the repository's root").to_path_buf()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).parent().expect("xtask is a folder in the repository's root").to_path_buf()
 }
 
 impl Tree {
