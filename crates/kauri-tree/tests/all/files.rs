@@ -119,3 +119,25 @@ fn space_comes_back() {
     let stat = store.stat();
     assert!(stat.pages < 4 * 200 * 50 / 256, "{stat:?}");
 }
+
+#[cfg(unix)]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a folder of its own in the folder for temporary files")]
+fn a_store_lives_in_a_file_of_the_system() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("store-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("shop.kauri");
+    for count in 1..4_u64 {
+        let store = Store::open(&path).unwrap();
+        assert!(matches!(Store::open(&path), Err(Error::Locked)));
+        let counts = Table::<str, u64>::new("counts");
+        assert_eq!(store.snapshot().get(&counts, "opened").unwrap(), (count > 1).then(|| count - 1));
+        let mut txn = store.begin();
+        txn.put(&counts, "opened", count).unwrap();
+        txn.commit().unwrap();
+        store.verify().unwrap();
+    }
+    assert!(matches!(Store::open(folder.join("no such folder").join("x")), Err(Error::Io(_))));
+    assert!(matches!(Store::open("/"), Err(Error::Io(_))));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
