@@ -24,10 +24,10 @@
 //! ```
 //!
 //! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
-//! writing and syncing goes through a [`disk`], so that a simulated one can crash at every operation. A page that was read
+//! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. A page that was read
 //! stays in memory.
 //!
-//! Layers, bottom up: `disk` (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
+//! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
 //! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), [`Snapshot`]
 //! and [`WriteTxn`].
@@ -36,7 +36,6 @@
 
 mod btree;
 mod catalog;
-pub mod disk;
 mod durable;
 mod error;
 mod file;
@@ -54,6 +53,8 @@ mod store;
 mod table;
 mod value;
 mod write;
+
+pub use kauri_disk as disk;
 
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};

@@ -1,4 +1,4 @@
-//! Where bytes are read, written and synced: the one seam between the store and the world.
+//! Where bytes are read, written and synced: the one seam between Kauri and what survives.
 //!
 //! Three things persist separately, and each has its own call that makes it durable:
 //!
@@ -14,6 +14,8 @@
 //!
 //! An error from a write or a sync leaves the file in a state nobody knows: what was pending may be lost for good although
 //! the next sync succeeds. Whoever meets one stops writing and opens the file anew.
+
+#![forbid(unsafe_code)]
 
 mod memory;
 #[cfg(unix)]

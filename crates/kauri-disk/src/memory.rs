@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::{Disk, File, Open, check_name, end_of, locked, read_only};
+use crate::{Disk, File, Open, check_name, end_of, locked, read_only};
 
 /// A disk in memory. Clones are handles to the same files; when the last one is dropped, they are gone.
 #[derive(Clone, Default)]

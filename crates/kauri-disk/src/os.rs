@@ -9,7 +9,7 @@
 //!
 //! New files are readable by their owner alone.
 
-#![expect(clippy::disallowed_methods, reason = "this is the seam: here the store meets the operating system's files")]
+#![expect(clippy::disallowed_methods, reason = "this is the seam: here Kauri meets the operating system's files")]
 
 use std::fmt;
 use std::fs::{self, OpenOptions, TryLockError};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Disk, File, Open, check_name, end_of, locked, read_only};
+use crate::{Disk, File, Open, check_name, end_of, locked, read_only};
 
 /// A directory of the operating system.
 #[derive(Debug)]
