@@ -85,13 +85,16 @@ fn calibrate(tree: &Tree) -> Work {
     Work::Calls(vec![test.arguments(["--target-dir", &own_folder("calibrate")])])
 }
 
-/// Every interleaving of the arena's protocols. Its own folder: other flags would rebuild everything, twice.
+/// Every interleaving of the arena's protocols, and of group commit. Its own folder: other flags would rebuild everything, twice.
 fn loom(tree: &Tree) -> Work {
     if !tree.holds(ARENA) {
         return Work::Absent(NO_ARENA);
     }
     let test = cargo(&["test", "-p", "kauri-arena", "--release", "--locked", "--test", "all"]);
-    Work::Calls(vec![test.environment("RUSTFLAGS", "--cfg loom").arguments(["--target-dir", &own_folder("loom")])])
+    let group = cargo(&["test", "-p", "kauri-tree", "--release", "--locked", "--lib", "interleavings"]);
+    let modelled =
+        |test: Invocation| test.environment("RUSTFLAGS", "--cfg loom").arguments(["--target-dir", &own_folder("loom")]);
+    Work::Calls([test, group].map(modelled).into())
 }
 
 /// The tests of unsafe code, and of the crate that leans on it, with every access checked by AddressSanitizer. It is no stable

@@ -191,6 +191,13 @@ impl<'a, R> Reader<'a, R> {
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
     }
 
+    /// The page or run that begins here, whole, and when it was born; `None` as for [`page`](Self::page).
+    #[must_use]
+    pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
+        let birth = self.birth(first)?;
+        Some((birth, self.run(first, self.arena.frames.run_pages(first))?))
+    }
+
     /// When a page of this version was born; `None` as for [`page`](Self::page).
     #[must_use]
     #[inline]

@@ -251,16 +251,6 @@ impl<R: Send + Sync> Writer<R> {
         self.pinned = versions;
     }
 
-    /// How many pages the page or run that begins here has, if it is in memory and lives.
-    #[must_use]
-    pub fn living(&self, first: u32) -> Option<u32> {
-        let stamps = self.arena.frames.frame(first)?.stamps;
-        match stamps.birth() {
-            Birth::At(_) if stamps.death() == Stamp::NEVER => Some(self.arena.frames.run_pages(first)),
-            _ => None,
-        }
-    }
-
     /// Closes the version being made: its pages do not change any more, and [`Arena::publish`] can show it.
     pub fn seal(&mut self) -> Sealed {
         assert!(self.now > self.base, "no time has passed since the last version");

@@ -1,6 +1,6 @@
 //! What a program promised, and when: the clock is the number of operations on its disk.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::SimDisk;
 
@@ -13,12 +13,12 @@ pub struct Progress {
     pub started: u64,
 }
 
-/// Takes down when a program begins its commits and when it acknowledges them.
-#[derive(Debug)]
+/// Takes down when a program begins its commits and when it acknowledges them. A handle: its clones are the same notes.
+#[derive(Clone, Debug)]
 pub struct Acks {
     disk: SimDisk,
     life: u32,
-    timeline: Mutex<Timeline>,
+    timeline: Arc<Mutex<Timeline>>,
 }
 
 /// Progress by number of operations, in order.
@@ -35,7 +35,7 @@ impl Acks {
     }
 
     pub(crate) fn new(disk: &SimDisk, life: u32, timeline: Timeline) -> Self {
-        Self { disk: disk.clone(), life, timeline: Mutex::new(timeline) }
+        Self { disk: disk.clone(), life, timeline: Arc::new(Mutex::new(timeline)) }
     }
 
     /// Says that this commit is begun: from now on a crash may leave it. A commit that failed may be begun again.
@@ -67,7 +67,7 @@ impl Acks {
     }
 
     pub(crate) fn into_timeline(self) -> Timeline {
-        self.timeline.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.timeline().clone()
     }
 
     fn note(&self, change: impl FnOnce(&mut Progress)) {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod acks;
+mod busy;
 mod conformance;
 mod content;
 mod corruption;
@@ -30,6 +31,7 @@ mod trial;
 mod walk;
 
 pub use acks::{Acks, Progress};
+pub use busy::BusyDisk;
 pub use conformance::conformance;
 pub use corruption::Corruption;
 pub use crash::{Plan, Round, Stops};

@@ -2,34 +2,40 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use kauri_disk::Disk;
 use kauri_tree::{Durability, Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
 
 use crate::acks::{Acks, Progress};
+use crate::busy::BusyDisk;
 use crate::disk::SimDisk;
 use crate::explore::Engine;
 use crate::rng::Rng;
 
 /// The name of the store's file.
 pub const STORE_NAME: &str = "store";
-/// Where the store says which commit was its last.
+/// Where the store says how many commits it has: in all, and of those that did some work.
 const COMMITS: Table<u8, u64> = Table::new("commits");
+const ALL: u8 = 0;
+const WORKS: u8 = 1;
+/// A log of so many pages is half full after a few commits.
+const LOG_PAGES: u64 = 16;
 const TABLES: [&str; 3] = ["one", "two", "three"];
 
 /// What three tables hold.
 type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
 
 /// A store under random work: puts, removals, dropped tables, nested transactions that merge or vanish, long values, commits with
-/// and without a sync, checkpoints. The work of each commit is drawn from the seed and the commit's number, so what the
+/// and without a sync, checkpoints, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
 /// tables hold after it is known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StoreTrial {
     seed: u64,
     page_bytes: usize,
     commits: u64,
-    /// What the tables hold after each commit.
-    models: Mutex<Vec<Model>>,
+    /// What the tables hold after each work.
+    models: Arc<Mutex<Vec<Model>>>,
 }
 
 /// One thing that a commit does.
@@ -44,20 +50,20 @@ impl StoreTrial {
     /// A trial with pages of this size and so many commits in each life.
     #[must_use]
     pub fn new(seed: u64, page_bytes: usize, commits: u64) -> Self {
-        Self { seed, page_bytes, commits, models: Mutex::new(vec![Model::default()]) }
+        Self { seed, page_bytes, commits, models: Arc::new(Mutex::new(vec![Model::default()])) }
     }
 
     /// Opens the store, or makes it.
     ///
     /// # Errors
     /// What the store says.
-    pub fn open(&self, disk: &SimDisk) -> Result<Store, String> {
-        // A log of sixteen pages is half full after a few commits.
-        Options::new().page_bytes(self.page_bytes).log_bytes(1).open(disk, STORE_NAME).map_err(words)
+    pub fn open(&self, disk: &dyn Disk) -> Result<Store, String> {
+        // The shortest log there is has LOG_PAGES.
+        Options::new().page_bytes(self.page_bytes).log_bytes(1).keeper(false).open(disk, STORE_NAME).map_err(words)
     }
 
-    fn rng(&self, commit: u64) -> Rng {
-        Rng::new(self.seed.wrapping_mul(1_000_003).wrapping_add(commit))
+    fn rng(&self, work: u64) -> Rng {
+        Rng::new(self.seed.wrapping_mul(1_000_003).wrapping_add(work))
     }
 
     fn steps(&self, rng: &mut Rng, depth: u32) -> Vec<Step> {
@@ -81,10 +87,10 @@ impl StoreTrial {
         }
     }
 
-    /// What the tables hold after so many commits.
-    fn model(&self, commit: u64) -> Model {
+    /// What the tables hold after so many works.
+    fn model(&self, work: u64) -> Model {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        while models.len() as u64 <= commit {
+        while models.len() as u64 <= work {
             let mut model = models.last().expect("the first is there").clone();
             let next = models.len() as u64;
             for step in self.steps(&mut self.rng(next), 2) {
@@ -92,7 +98,7 @@ impl StoreTrial {
             }
             models.push(model);
         }
-        models[usize::try_from(commit).expect("a small number")].clone()
+        models[usize::try_from(work).expect("a small number")].clone()
     }
 }
 
@@ -145,10 +151,12 @@ impl StoreTrial {
     /// What the store says.
     pub fn commit(&self, store: &Store, commit: u64, durability: Durability) -> Result<(), String> {
         let mut txn = store.begin();
-        for step in self.steps(&mut self.rng(commit), 2) {
+        let work = txn.get(&COMMITS, WORKS).map_err(words)?.unwrap_or(0) + 1;
+        for step in self.steps(&mut self.rng(work), 2) {
             apply(&mut txn, step).map_err(words)?;
         }
-        txn.put(&COMMITS, 0, commit).map_err(words)?;
+        txn.put(&COMMITS, WORKS, work).map_err(words)?;
+        txn.put(&COMMITS, ALL, commit).map_err(words)?;
         txn.commit_with(durability).map_err(words)
     }
 
@@ -157,15 +165,21 @@ impl StoreTrial {
     /// # Errors
     /// What the store says.
     pub fn last_commit(snapshot: &Snapshot<'_>) -> Result<u64, String> {
-        Ok(snapshot.get(&COMMITS, 0).map_err(words)?.unwrap_or(0))
+        Ok(snapshot.get(&COMMITS, ALL).map_err(words)?.unwrap_or(0))
     }
 
-    /// Whether each table that can be read holds what it should after this commit: damage may be told, never read.
+    /// What the tables of a version hold.
+    fn model_of(&self, snapshot: &Snapshot<'_>) -> Result<Model, String> {
+        Ok(self.model(snapshot.get(&COMMITS, WORKS).map_err(words)?.unwrap_or(0)))
+    }
+
+    /// Whether each table that can be read holds what it should after the last commit: damage may be told, never read.
     ///
     /// # Errors
     /// Says which table holds something that nobody wrote.
-    pub fn check_readable(&self, snapshot: &Snapshot<'_>, commit: u64) -> Result<(), String> {
-        self.model(commit).iter().enumerate().try_for_each(|(which, model)| match rows(snapshot, which) {
+    pub fn check_readable(&self, snapshot: &Snapshot<'_>) -> Result<(), String> {
+        let Ok(model) = self.model_of(snapshot) else { return Ok(()) };
+        model.iter().enumerate().try_for_each(|(which, model)| match rows(snapshot, which) {
             Ok(rows) if rows != *model => Err(format!("table {}: rows that nobody wrote", TABLES[which])),
             _ => Ok(()),
         })
@@ -178,32 +192,105 @@ fn rows(snapshot: &Snapshot<'_>, which: usize) -> Result<BTreeMap<Vec<u8>, Vec<u
     rows.map(|key, value: Cow<'_, [u8]>| (key.to_vec(), value.into_owned())).collect()
 }
 
+/// One life of a store, with a commit now and then while a checkpoint writes.
+#[derive(Clone)]
+struct Life {
+    trial: StoreTrial,
+    store: Store,
+    acks: Acks,
+    /// The last commit that was begun.
+    begun: Arc<Mutex<u64>>,
+}
+
+impl Life {
+    fn begin(&self) -> u64 {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun += 1;
+        self.acks.started(*begun);
+        *begun
+    }
+
+    /// The next commit.
+    fn commit(&self) -> Result<(), String> {
+        let commit = self.begin();
+        let mut rng = Rng::new(self.trial.seed ^ commit << 32);
+        let durability = match rng.below(10) {
+            0 => Durability::None,
+            1 => Durability::Flush(1),
+            _ => Durability::Sync,
+        };
+        self.trial.commit(&self.store, commit, durability)?;
+        if durability == Durability::Sync {
+            self.ack(commit);
+        }
+        match rng.below(18) {
+            0 | 1 => self.store.checkpoint().map_err(words)?,
+            2 | 3 => self.store.sync().map_err(words)?,
+            _ => return Ok(()),
+        }
+        self.ack(commit);
+        Ok(())
+    }
+
+    /// A commit of nothing but its number, if the turn is free and the log has room: who waits here waits for himself.
+    fn commit_between(&self) -> Result<(), String> {
+        if self.store.try_begin().is_none() {
+            return Ok(());
+        }
+        let stat = self.store.stat();
+        if stat.log_used_bytes + 3 * self.trial.page_bytes.max(512) as u64 > stat.log_bytes {
+            return Ok(());
+        }
+        let commit = self.begin();
+        let mut txn = self.store.begin();
+        txn.put(&COMMITS, ALL, commit).map_err(words)?;
+        txn.commit().map_err(words)?;
+        self.ack(commit);
+        Ok(())
+    }
+
+    /// Says that a commit is durable. A later one may have said so while this one was still returning.
+    fn ack(&self, commit: u64) {
+        if self.acks.progress().acked < commit {
+            self.acks.acked(commit);
+        }
+    }
+
+    /// Lets a commit happen in the middle of one write of pages in three.
+    fn interrupt(&self, disk: &BusyDisk) {
+        let life = self.clone();
+        let mut rng = Rng::new(self.trial.seed);
+        disk.set_work(move || {
+            if rng.chance(1, 3) {
+                // What fails here is a fault that was injected, and breaks the store: the one who is interrupted meets it too.
+                let _ = life.commit_between();
+            }
+        });
+    }
+}
+
 impl Engine for StoreTrial {
     fn live(&self, disk: &SimDisk, acks: &Acks) -> Result<(), String> {
-        let store = self.open(disk)?;
+        let page_bytes = self.page_bytes as u64;
+        let disk = BusyDisk::new(disk, 2 * page_bytes..(2 + LOG_PAGES) * page_bytes);
+        let store = self.open(&disk)?;
         // A snapshot that is held over everything must not change what is kept.
         let snapshot = store.snapshot();
         let held = Self::last_commit(&snapshot)?;
-        for commit in held + 1..=held + self.commits {
-            acks.started(commit);
-            let mut rng = Rng::new(self.seed ^ commit << 32);
-            let durability = if rng.chance(1, 5) { Durability::None } else { Durability::Sync };
-            self.commit(&store, commit, durability)?;
-            let checkpoint = rng.chance(1, 9);
-            if checkpoint {
-                store.checkpoint().map_err(words)?;
-            }
-            if checkpoint || durability == Durability::Sync {
-                acks.acked(commit);
-            }
-        }
-        compare(&snapshot, &self.model(held))
+        let begun = Arc::new(Mutex::new(held));
+        let life = Life { trial: self.clone(), store: store.clone(), acks: acks.clone(), begun };
+        life.interrupt(&disk);
+        let lived = (0..self.commits).try_for_each(|_| life.commit());
+        disk.clear_work();
+        lived?;
+        compare(&snapshot, &self.model_of(&snapshot)?)
     }
 
     fn check(&self, disk: &SimDisk, _seen: Progress) -> Result<u64, String> {
         let store = self.open(disk)?;
         let commit = Self::last_commit(&store.snapshot())?;
-        compare(&store.snapshot(), &self.model(commit))?;
+        let snapshot = store.snapshot();
+        compare(&snapshot, &self.model_of(&snapshot)?)?;
         store.verify().map_err(words)?;
         Ok(commit)
     }

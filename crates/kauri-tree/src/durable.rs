@@ -1,70 +1,87 @@
-//! Commits that survive: the log, its flushing in groups, and checkpoints.
+//! Commits that survive: a record in the log, written in groups, or the pages themselves.
 //!
 //! A commit is a record in the log. Whoever has the writer's turn makes the record and gives the turn up; then whoever comes
-//! first writes all records that are waiting, with one durable write, and publishes their versions. Meanwhile the next ones
-//! are made. When the ring is half full, or a transaction is no record, a checkpoint writes the pages themselves.
+//! first writes all records that are waiting, with one durable write, and publishes their versions ([`Group`]). Meanwhile the
+//! next ones are made. When the ring is half full, a checkpoint writes the pages beside the writer; a transaction that is no
+//! record is committed by a checkpoint in its own turn.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kauri_arena::{Arena, Sealed};
 
-use crate::btree::{self, Of, Old, PagesMut, Root};
+use crate::btree::Root;
 use crate::catalog::Catalog;
+use crate::checkpoint::Stage;
 use crate::error::{Error, Result};
 use crate::file::StoreFile;
-use crate::free::FreeSet;
+use crate::group::{Batch, Group, Sink, Ticket, Until};
 use crate::log::{Body, Ring};
-use crate::meta::{LOG_PAGE, META_BYTES, Meta};
-use crate::node;
-use crate::overflow::RunsMut;
-use crate::pager::{Pager, Run};
+use crate::meta::{LOG_PAGE, Meta};
+use crate::pager::Run;
 use crate::store::State;
-
-/// The most that a checkpoint writes at once, unless one run is longer.
-const WRITE_BYTES_MAX: usize = 256 << 10;
+use crate::sync::{Condvar, Mutex, lock};
 
 /// When a commit returns.
+///
+/// ```
+/// use kauri_tree::disk::MemoryDisk;
+/// use kauri_tree::{Durability, Options, Read, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+/// txn.commit_with(Durability::Flush(50))?; // seen at once; on stable storage 50 ms later at the latest
+/// store.sync()?; // or now
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
     /// When its changes are on stable storage: no crash takes them away.
     #[default]
     Sync,
+    /// When its changes are with the operating system; they are on stable storage at most so many milliseconds later. A crash of
+    /// the machine before that may take them. It needs the store's keeper ([`Options::keeper`](crate::Options::keeper)); without
+    /// one it is `None`.
+    Flush(u32),
     /// When its changes are with the operating system: a crash of the program leaves them, a crash of the machine may take
     /// them, together with later ones, up to the next commit that is synced.
     None,
+}
+
+impl Durability {
+    fn until(self) -> Until {
+        match self {
+            Self::Sync => Until::Synced,
+            Self::Flush(_) | Self::None => Until::Written,
+        }
+    }
 }
 
 /// What belongs to a store in a file and to no one's turn.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) file: Arc<StoreFile>,
-    flush: Mutex<Flush>,
-    flushed: Condvar,
-    /// A write failed: nobody knows what the file holds, so nothing is written to it any more.
-    broken: AtomicBool,
+    pub(crate) arena: Arc<Arena<Catalog>>,
+    pub(crate) group: Group<(Sealed, Catalog)>,
+    /// How far the checkpoint is that is made beside the writer, and the news that it ended.
+    pub(crate) stage: Mutex<Stage>,
+    pub(crate) ended: Condvar,
+    failure: Mutex<Failure>,
 }
 
-/// Records on their way to the file.
+/// Whether the file cannot be written. If a write failed, nobody knows what it holds, so nothing is
+/// written to it any more.
 #[derive(Debug, Default)]
-struct Flush {
-    /// Where in the file, and what.
-    waiting: Vec<(u64, Vec<u8>)>,
-    newest: Option<(Sealed, Catalog)>,
-    wants_sync: bool,
-    /// How many records were made, and how many are where they should be.
-    made: u64,
-    done: u64,
-    /// Somebody is writing.
-    busy: bool,
-    /// Records were written that no sync has covered.
-    unsynced: bool,
+enum Failure {
+    #[default]
+    None,
+    /// The file was opened to be read only.
+    ReadOnly,
+    /// Nobody was told yet why.
+    Untold(Error),
+    Told,
 }
-
-/// A record that was made and is waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket(u64);
 
 /// What belongs to a store in a file and to whoever has the writer's turn.
 #[derive(Debug)]
@@ -79,43 +96,71 @@ pub(crate) struct Turn {
     pub(crate) opened: bool,
 }
 
-impl Durable {
-    pub(crate) fn new(file: Arc<StoreFile>) -> Self {
-        Self { file, flush: Mutex::default(), flushed: Condvar::new(), broken: AtomicBool::new(false) }
-    }
+/// What is left to do for a commit when the turn is given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) ticket: Option<Ticket>,
+    /// A sync is wanted in so many milliseconds.
+    pub(crate) flush_ms: Option<u32>,
+    /// The log is half full.
+    pub(crate) wants_checkpoint: bool,
+}
 
-    fn lock(&self) -> MutexGuard<'_, Flush> {
-        self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+impl Durable {
+    pub(crate) fn new(file: Arc<StoreFile>, arena: Arc<Arena<Catalog>>, writes: bool) -> Self {
+        Self {
+            file,
+            arena,
+            group: Group::new(),
+            stage: Mutex::new(Stage::Idle),
+            ended: Condvar::new(),
+            failure: Mutex::new(if writes { Failure::None } else { Failure::ReadOnly }),
+        }
     }
 
     /// Whether the file can be written.
     ///
     /// # Errors
-    /// `Broken` after a failed write.
+    /// After a failed write: the first time what failed, if nobody was there to hear it; then `Broken`.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.broken.load(Ordering::Acquire) { Err(Error::Broken) } else { Ok(()) }
+        let mut failure = lock(&self.failure);
+        match std::mem::replace(&mut *failure, Failure::Told) {
+            Failure::None => {
+                *failure = Failure::None;
+                Ok(())
+            }
+            Failure::ReadOnly => {
+                *failure = Failure::ReadOnly;
+                Err(Error::ReadOnly)
+            }
+            Failure::Untold(error) => Err(error),
+            Failure::Told => Err(Error::Broken),
+        }
     }
 
     /// Runs a write of which nobody knows what it did if it fails.
-    fn or_break<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn or_break<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
-            self.broken.store(true, Ordering::Release);
+            *lock(&self.failure) = Failure::Told;
+            self.group.give_up();
         }
         result
     }
 
+    /// Keeps what failed for whoever commits next: nobody was there to be told.
+    pub(crate) fn keep_for_the_next(&self, error: Error) {
+        let mut failure = lock(&self.failure);
+        if matches!(*failure, Failure::Told) {
+            *failure = Failure::Untold(error);
+        }
+    }
+
     /// Makes a record of what the transaction did; or writes its pages, if it cannot be one.
-    pub(crate) fn commit(
-        &self,
-        arena: &Arena<Catalog>,
-        state: &mut State,
-        version: Sealed,
-        durability: Durability,
-    ) -> Result<Option<Ticket>> {
+    pub(crate) fn commit(&self, state: &mut State, version: Sealed, durability: Durability) -> Result<Pending> {
         self.check()?;
         let turn = state.turn.as_mut().expect("a store in a file has a log");
         if turn.body.is_empty() {
-            return Ok(None);
+            return Ok(Pending::default());
         }
         if turn.opened {
             // A crash may have kept a record and lost the one before it. If the lost one were made again to the byte, the
@@ -123,228 +168,60 @@ impl Durable {
             // its records have numbers that nothing in the ring has.
             turn.ring.skip_ahead();
             turn.opened = false;
-            self.checkpoint(arena, state)?;
-            return Ok(None);
+            self.checkpoint_in_turn(state)?;
+            return Ok(Pending::default());
         }
         if turn.body.is_unfit() || !turn.ring.has_room(&turn.body) {
-            self.checkpoint(arena, state)?;
-            return Ok(None);
+            self.checkpoint_in_turn(state)?;
+            return Ok(Pending::default());
         }
         let (offset, record) = turn.ring.append(&turn.body);
         turn.body.clear();
         let at = self.file.offset(LOG_PAGE) + offset;
-        let mut flush = self.lock();
-        match flush.waiting.last_mut() {
-            Some((start, bytes)) if *start + bytes.len() as u64 == at => bytes.extend_from_slice(&record),
-            _ => flush.waiting.push((at, record)),
-        }
-        flush.newest = Some((version, state.catalog.clone()));
-        flush.wants_sync |= durability == Durability::Sync;
-        flush.made += 1;
-        Ok(Some(Ticket(flush.made)))
-    }
-
-    /// Returns when a record is where it should be. The first to wait writes for all.
-    pub(crate) fn wait(&self, arena: &Arena<Catalog>, ticket: Ticket) -> Result<()> {
-        let mut flush = self.lock();
-        while flush.done < ticket.0 {
-            self.check()?;
-            flush = match flush.busy {
-                true => self.flushed.wait(flush).unwrap_or_else(PoisonError::into_inner),
-                false => self.lead(arena, flush)?,
-            };
-        }
-        Ok(())
-    }
-
-    /// Writes all records that wait, and publishes the newest of their versions.
-    fn lead<'a>(&'a self, arena: &Arena<Catalog>, mut flush: MutexGuard<'a, Flush>) -> Result<MutexGuard<'a, Flush>> {
-        let waiting = std::mem::take(&mut flush.waiting);
-        let newest = flush.newest.take();
-        let (sync, unsynced, made) = (std::mem::take(&mut flush.wants_sync), flush.unsynced, flush.made);
-        flush.busy = true;
-        drop(flush);
-        let written = self.or_break(self.write_records(&waiting, sync, unsynced));
-        let mut flush = self.lock();
-        flush.busy = false;
-        if written.is_ok() {
-            flush.unsynced = !sync && (unsynced || !waiting.is_empty());
-            flush.done = made;
-            if let Some((version, catalog)) = newest {
-                arena.publish(version, catalog);
-            }
-        }
-        self.flushed.notify_all();
-        written.map(|()| flush)
-    }
-
-    fn write_records(&self, waiting: &[(u64, Vec<u8>)], sync: bool, unsynced: bool) -> Result<()> {
-        let file = self.file.disk();
-        match (sync, unsynced, waiting) {
-            // One durable write is all that most commits need.
-            (true, false, [(at, bytes)]) => file.write_durable_at(*at, bytes)?,
-            (sync, ..) => {
-                for (at, bytes) in waiting {
-                    file.write_at(*at, bytes)?;
-                }
-                if sync {
-                    file.sync()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what waits, so that everything made before is done.
-    fn drain(&self, arena: &Arena<Catalog>) -> Result<()> {
-        let made = self.lock().made;
-        self.wait(arena, Ticket(made))
-    }
-
-    /// Writes the pages of the newest version, and then the meta page that points to them. After it the log is empty.
-    pub(crate) fn checkpoint(&self, arena: &Arena<Catalog>, state: &mut State) -> Result<()> {
-        self.check()?;
-        self.drain(arena)?;
-        let written = self.write_checkpoint(arena, state);
-        self.or_break(written)
-    }
-
-    fn write_checkpoint(&self, arena: &Arena<Catalog>, state: &mut State) -> Result<()> {
-        let turn = state.turn.as_mut().expect("a store in a file has a log");
-        state.pager.begin();
-        write_catalog(&mut state.pager, &state.catalog, &mut turn.catalog)?;
-        let bitmap = make_bitmap(&mut state.pager, &mut turn.bitmap)?;
-        let version = state.pager.commit();
-        self.write_pages(state, bitmap)?;
-        self.file.disk().sync()?;
-        let turn = state.turn.as_mut().expect("as above");
-        let meta = Meta {
-            checkpoint: turn.meta.checkpoint + 1,
-            version: version.version().number(),
-            end: state.pager.end(),
-            log: turn.ring.next(),
-            catalog: turn.catalog,
-            bitmap_page: bitmap.first,
-            bitmap_pages: bitmap.pages,
-            ..turn.meta
+        let wants_checkpoint = turn.ring.is_half_full() && matches!(*lock(&self.stage), Stage::Idle);
+        let ticket = self.group.push(at, record, (version, state.catalog.clone()), durability.until());
+        let flush_ms = match durability {
+            Durability::Flush(ms) => Some(ms),
+            Durability::Sync | Durability::None => None,
         };
-        let page = u32::from(meta.checkpoint % 2 == 1);
-        self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
-        turn.meta = meta;
-        turn.ring.empty();
-        turn.body.clear();
-        state.pager.keep(version.version());
-        self.lock().unsynced = false;
-        arena.publish(version, state.catalog.clone());
-        Ok(())
+        Ok(Pending { ticket: Some(ticket), flush_ms, wants_checkpoint })
     }
 
-    /// Writes the pages that were born since the last checkpoint and live, and the bitmap of all that live.
-    fn write_pages(&self, state: &mut State, bitmap: Run) -> Result<()> {
-        let page_bytes = state.page_bytes;
-        // Pages that lie side by side are written at once: a call for each costs more than copying it does.
-        let (mut first, mut buffer) = (0, Vec::new());
-        for (run, birth, bytes) in state.pager.born().filter(|(run, ..)| *run != bitmap) {
-            let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(run.first);
-            if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
-                self.file.write(first, &buffer)?;
-                buffer.clear();
-                first = run.first;
+    /// Returns when a record is where it should be.
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.group.wait(ticket, self)
+    }
+
+    /// Returns when everything made so far is written, or synced.
+    pub(crate) fn drain(&self, until: Until) -> Result<()> {
+        self.wait(self.group.all(until))
+    }
+}
+
+impl Sink for Durable {
+    type Version = (Sealed, Catalog);
+
+    fn write(&self, batch: &Batch) -> Result<()> {
+        let file = self.file.disk();
+        let write = || {
+            match (batch.sync, batch.unsynced, &*batch.writes) {
+                // One durable write is all that most commits need.
+                (true, false, [(at, bytes)]) => file.write_durable_at(*at, bytes)?,
+                (sync, ..) => {
+                    for (at, bytes) in &batch.writes {
+                        file.write_at(*at, bytes)?;
+                    }
+                    if sync {
+                        file.sync()?;
+                    }
+                }
             }
-            let start = buffer.len();
-            buffer.extend_from_slice(bytes);
-            StoreFile::seal(run.first, birth, &mut buffer[start..]);
-        }
-        self.file.write(first, &buffer)?;
-        let birth = state.pager.birth(bitmap.first).expect("the bitmap was just made");
-        let mut bytes = vec![0; bitmap.pages as usize * page_bytes];
-        write_bitmap(&state.pager, &mut bytes);
-        StoreFile::seal(bitmap.first, birth, &mut bytes);
-        self.file.write(bitmap.first, &bytes)?;
-        state.pager.forget_born();
-        Ok(())
+            Ok(())
+        };
+        self.or_break(write())
+    }
+
+    fn publish(&self, (version, catalog): (Sealed, Catalog)) {
+        self.arena.publish(version, catalog);
     }
 }
-
-/// Brings the tree of the catalog up to date.
-fn write_catalog(pages: &mut Pager<Catalog>, catalog: &Catalog, root: &mut Root) -> Result<()> {
-    let mut gone: BTreeSet<Vec<u8>> = catalog_rows(pages, *root)?.into_iter().map(|(name, _)| name).collect();
-    for (name, types, table) in catalog.iter() {
-        let row = encode_table(types, table);
-        gone.remove(name.as_bytes());
-        let old = btree::get::<Of<[u8]>>(pages, *root, name.as_bytes())?;
-        if old != Some(node::Value::Inline(&row)) {
-            btree::put::<Of<[u8]>>(pages, root, name.as_bytes(), node::Value::Inline(&row))?;
-        }
-    }
-    for name in gone {
-        let old = btree::remove::<Of<[u8]>>(pages, root, &name)?;
-        assert_eq!(old, Old::Inline, "a row of the catalog");
-    }
-    Ok(())
-}
-
-/// A table as a row of the catalog's tree.
-fn encode_table(types: &str, root: Root) -> Vec<u8> {
-    [&root.page.to_le_bytes()[..], &root.rows.to_le_bytes(), types.as_bytes()].concat()
-}
-
-/// The rows of the catalog's tree.
-pub(crate) fn catalog_rows(pages: &Pager<Catalog>, root: Root) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut rows = Vec::new();
-    let mut scan = btree::Scan::first(crate::read::Access::Turn(pages), root)?;
-    while let Some(btree::Row { node, index, .. }) = scan.next()? {
-        let mut name = Vec::new();
-        node.key_into(index, &mut name);
-        rows.push((name, node.value(index).bytes().to_vec()));
-    }
-    Ok(rows)
-}
-
-const BITMAP_HEADER_BYTES: usize = 32;
-const KIND_BITMAP: u8 = 3;
-
-/// Gives the old bitmap's pages up and takes new ones, enough for all pages and for those taken here.
-fn make_bitmap(pages: &mut Pager<Catalog>, bitmap: &mut Option<Run>) -> Result<Run> {
-    if let Some(old) = bitmap.take() {
-        RunsMut::retire_run(pages, old);
-    }
-    let page_bytes = pages.page_bytes();
-    let needed = |bits: usize| (bits.div_ceil(8) + BITMAP_HEADER_BYTES).div_ceil(page_bytes);
-    // Taking them may make the store longer by as many.
-    let mut count = needed(pages.end() as usize);
-    while needed(pages.end() as usize + count) > count {
-        count += 1;
-    }
-    let (first, _) = pages.make_run(u32::try_from(count).map_err(|_| Error::Full)?)?;
-    let run = Run { first, pages: u32::try_from(count).map_err(|_| Error::Full)? };
-    *bitmap = Some(run);
-    Ok(run)
-}
-
-/// Writes which pages live: a bit for each, from page 0 on.
-fn write_bitmap(pages: &Pager<Catalog>, bytes: &mut [u8]) {
-    bytes[16] = KIND_BITMAP;
-    let bits = &mut bytes[BITMAP_HEADER_BYTES..];
-    for page in 0..pages.end() as usize {
-        bits[page / 8] |= 1 << (page % 8);
-    }
-    for page in pages.free().iter().chain(pages.waiting()) {
-        bits[page as usize / 8] &= !(1 << (page % 8));
-    }
-}
-
-/// The free pages among those before `end`, by a bitmap that was read.
-pub(crate) fn read_bitmap(bytes: &[u8], end: u32) -> Option<FreeSet> {
-    let bits = bytes.get(BITMAP_HEADER_BYTES..)?;
-    if bytes[16] != KIND_BITMAP || bits.len() * 8 < end as usize {
-        return None;
-    }
-    let mut free = FreeSet::default();
-    for page in (0..end).filter(|page| bits[*page as usize / 8] >> (page % 8) & 1 == 0) {
-        free.insert(page);
-    }
-    Some(free)
-}
-
-const _: () = assert!(META_BYTES <= 256, "a meta page fits the smallest page");

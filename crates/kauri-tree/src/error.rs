@@ -26,6 +26,8 @@ pub enum Error {
     },
     /// A write failed before: nobody knows what the file holds, and nothing is written to it until it is opened again.
     Broken,
+    /// The store was opened to be read only.
+    ReadOnly,
     /// Pages cannot have this size.
     PageSize {
         /// The size asked for.
@@ -106,6 +108,7 @@ impl fmt::Display for Error {
                 write!(f, "the file has format {found}, and this program reads formats up to {most}: use a newer one")
             }
             Self::Broken => f.write_str("a write to the store's file failed; open the store again"),
+            Self::ReadOnly => f.write_str("the store was opened to be read only"),
             Self::PageSize { found } => {
                 write!(f, "expected pages of a power of two from 256 to 65536 bytes, found {found}")
             }

@@ -7,13 +7,18 @@ use crate::error::{Error, Fault, Result};
 use crate::meta::checksum;
 use crate::node::Node;
 use crate::pager::Run;
+use crate::sync::{Mutex, lock};
 
 /// An open file of pages.
 #[derive(Debug)]
 pub(crate) struct StoreFile {
     file: Box<dyn File>,
     page_bytes: usize,
+    /// Whoever loads a page holds the lock of its number: who wants the same page waits until it is there.
+    loading: [Mutex<()>; LOADING_LOCKS],
 }
+
+const LOADING_LOCKS: usize = 16;
 
 const CHECKSUM: std::ops::Range<usize> = 0..8;
 const BIRTH: std::ops::Range<usize> = 8..16;
@@ -21,7 +26,7 @@ const KIND_AT: usize = 16;
 
 impl StoreFile {
     pub(crate) fn new(file: Box<dyn File>, page_bytes: usize) -> Self {
-        Self { file, page_bytes }
+        Self { file, page_bytes, loading: Default::default() }
     }
 
     pub(crate) fn disk(&self) -> &dyn File {
@@ -36,6 +41,7 @@ impl StoreFile {
     /// Brings a run into its frames, unless it is there.
     #[cold]
     pub(crate) fn load<R: Send + Sync>(&self, arena: &Arena<R>, run: Run) -> Result<()> {
+        let _loading = lock(&self.loading[run.first as usize % LOADING_LOCKS]);
         arena.load(run.first, run.pages, |bytes| self.read(run, bytes))?;
         Ok(())
     }

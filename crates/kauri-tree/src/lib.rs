@@ -36,10 +36,13 @@
 
 mod btree;
 mod catalog;
+mod checkpoint;
 mod durable;
 mod error;
 mod file;
 mod free;
+mod group;
+mod keeper;
 mod log;
 mod meta;
 mod node;
@@ -50,6 +53,7 @@ mod read;
 mod scan;
 mod snapshot;
 mod store;
+mod sync;
 mod table;
 mod value;
 mod write;

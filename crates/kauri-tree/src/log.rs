@@ -220,9 +220,24 @@ impl Ring {
         self.next.number += 1 << 32;
     }
 
-    /// Everything in the ring is in a checkpoint.
-    pub(crate) fn empty(&mut self) {
-        self.used = 0;
+    /// How long the ring is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How much of the ring is in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The oldest part of the ring is in a checkpoint.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.used = self.used.checked_sub(bytes).expect("a checkpoint sets free what was in use");
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.used > self.bytes / 2
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -241,10 +256,10 @@ impl Ring {
         }
     }
 
-    /// Whether a record of this body fits before the ring is half full: then it is time for a checkpoint instead.
+    /// Whether a record of this body fits.
     pub(crate) fn has_room(&self, body: &Body) -> bool {
         let (_, taken) = self.place(self.record_bytes(body.bytes.len()));
-        self.used + taken <= self.bytes / 2
+        self.used + taken <= self.bytes
     }
 
     /// Makes the next record, and tells where in the ring it goes.
@@ -368,7 +383,7 @@ mod tests {
             assert_eq!(reader.read(&bytes), None);
             assert_eq!((reader.next(), reader.used), (writer.next(), writer.used));
             from = writer.next();
-            writer.empty();
+            writer.release(writer.used());
         }
     }
 

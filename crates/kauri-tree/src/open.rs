@@ -6,8 +6,9 @@ use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Root};
 use crate::catalog::Catalog;
+use crate::checkpoint::{catalog_rows, read_bitmap};
 use crate::disk::{Disk, File, Open};
-use crate::durable::{Durable, Turn, catalog_rows, read_bitmap};
+use crate::durable::{Durable, Turn};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
@@ -20,7 +21,6 @@ use crate::store::State;
 
 /// What an open store is made of.
 pub(crate) struct Opened {
-    pub(crate) arena: Arc<Arena<Catalog>>,
     pub(crate) state: State,
     pub(crate) durable: Durable,
 }
@@ -37,7 +37,13 @@ pub(crate) fn open(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: us
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
     };
-    recover(file)
+    recover(file, true)
+}
+
+/// Opens the store of this name to read it. Whoever writes it may be at work: what is read is a version that was committed, since
+/// a page used for a later one says so by its birth.
+pub(crate) fn open_to_read(disk: &dyn Disk, name: &str) -> Result<Opened> {
+    recover(disk.open(name, Open::ReadOnly)?, false)
 }
 
 /// Makes an empty store beside, whole and durable, before it gets its name.
@@ -126,7 +132,7 @@ const fn sector(page_bytes: usize) -> u64 {
 }
 
 /// Brings a store to where it was: its last checkpoint, and what the log has after it. Nothing is written.
-fn recover(file: Box<dyn File>) -> Result<Opened> {
+fn recover(file: Box<dyn File>, writes: bool) -> Result<Opened> {
     let meta = find_meta(&*file)?;
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
@@ -134,7 +140,7 @@ fn recover(file: Box<dyn File>) -> Result<Opened> {
     let (free, bitmap) = read_free(&file, &meta)?;
     let (arena, writer) = Arena::new(page_bytes, version, Catalog::default());
     let mut pager = Pager::in_file(writer, meta.end, free, Arc::clone(&file));
-    pager.keep(version);
+    pager.keep(vec![version]);
     let catalog = read_catalog(&pager, &meta)?;
     let ring_bytes = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
     let mut ring = Ring::new(ring_bytes, sector(page_bytes), meta.log);
@@ -143,7 +149,7 @@ fn recover(file: Box<dyn File>) -> Result<Opened> {
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
     state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true });
-    Ok(Opened { arena, state, durable: Durable::new(file) })
+    Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 
 /// Shows what was recovered, as a version of its own.

@@ -90,28 +90,29 @@ impl<R: Send + Sync> Pager<R> {
         Self { free, file: Some(file), ..Self::new(writer, end) }
     }
 
-    /// Keeps the pages of this version, which a checkpoint holds, and no others that were kept so before.
-    pub(crate) fn keep(&mut self, version: Stamp) {
-        self.writer.pin(vec![version]);
+    /// Keeps the pages of these versions, which checkpoints hold, and no others that were kept so before.
+    pub(crate) fn keep(&mut self, versions: Vec<Stamp>) {
+        self.writer.pin(versions);
     }
 
-    /// What was made since the last checkpoint and lives.
-    pub(crate) fn born(&mut self) -> impl Iterator<Item = (Run, Stamp, &[u8])> {
-        self.born.sort_unstable();
-        self.born.dedup();
-        self.born.iter().filter_map(|&first| {
-            let run = Run { first, pages: self.writer.living(first)? };
-            Some((run, self.writer.birth(first)?, self.writer.run(first, run.pages)?))
-        })
+    /// First pages of what was made since this was asked last; some of it may have died.
+    pub(crate) fn take_born(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.born)
     }
 
-    /// Everything born so far is in a checkpoint.
-    pub(crate) fn forget_born(&mut self) {
-        self.born.clear();
+    /// How many pages at the end are free, and could be cut off.
+    pub(crate) fn free_tail(&self) -> u32 {
+        let free = (0..self.end).rev().take_while(|page| self.free.contains(*page)).count();
+        u32::try_from(free).expect("page numbers have 32 bits")
     }
 
-    pub(crate) fn birth(&self, page: u32) -> Option<Stamp> {
-        self.writer.birth(page)
+    /// Forgets the free pages at the end, as if they had never been used.
+    pub(crate) fn cut_tail(&mut self) {
+        let end = self.end - self.free_tail();
+        for page in end..self.end {
+            self.free.remove(page);
+        }
+        self.end = end;
     }
 
     /// Brings a run into memory, if there is a file to bring it from.
@@ -173,7 +174,7 @@ impl<R: Send + Sync> Pager<R> {
     }
 
     /// Frees the pages that nobody can see any more.
-    fn reclaim(&mut self) {
+    pub(crate) fn reclaim(&mut self) {
         let held = self.writer.scan().to_vec();
         let newest = self.writer.newest();
         let released = self.waiting.extract_if(.., |version, _| held.binary_search(version).is_err());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kauri_arena::{Arena, Stamp};
 
@@ -14,8 +14,11 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 #[cfg(unix)]
 use crate::disk::OsDisk;
-use crate::durable::{Durable, Turn};
+use crate::durable::{Durable, Pending, Turn};
 use crate::error::{Error, Fault, Result};
+use crate::group::Until;
+use crate::keeper::Keeper;
+use crate::log::Ring;
 use crate::meta::LOG_PAGE;
 use crate::open::{self, Opened};
 use crate::overflow::{self, Reference};
@@ -24,18 +27,24 @@ use crate::snapshot::Snapshot;
 use crate::table::OWN_ORDER;
 use crate::write::WriteTxn;
 
+/// Whoever holds it has the writer's turn. Waiting is in line: a turn that was waited for too long goes to the one who waits, not
+/// to whoever comes by (the lock hands itself on, about every half millisecond).
+pub(crate) type TurnGuard<'a> = parking_lot::MutexGuard<'a, State>;
+
 /// How a store is made.
 #[derive(Clone, Debug)]
 pub struct Options {
     page_bytes: usize,
     log_bytes: usize,
+    keeper: bool,
+    read_only: bool,
 }
 
 impl Options {
-    /// Pages of 4096 bytes, and a log of 16 MiB.
+    /// Pages of 4096 bytes, a log of 16 MiB, a keeper, reading and writing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { page_bytes: 4096, log_bytes: 16 << 20 }
+        Self { page_bytes: 4096, log_bytes: 16 << 20, keeper: true, read_only: false }
     }
 
     /// Pages of this size: a power of two from 256 to 65536. Larger pages suit longer values, and cost more to change.
@@ -50,6 +59,43 @@ impl Options {
     #[must_use]
     pub const fn log_bytes(mut self, bytes: usize) -> Self {
         self.log_bytes = bytes;
+        self
+    }
+
+    /// Whether the store has a keeper: a thread of its own, started when it is first needed, that makes checkpoints beside the writer
+    /// and syncs in time what was committed with [`Durability::Flush`](crate::Durability::Flush). Without one, whoever commits makes
+    /// the checkpoints, and time is kept by nobody: whoever drives the store calls [`Store::sync`].
+    #[must_use]
+    pub const fn keeper(mut self, keeper: bool) -> Self {
+        self.keeper = keeper;
+        self
+    }
+
+    /// Whether the store is only read. It must exist then, and nothing of its file is changed. It need not be closed elsewhere: what is
+    /// seen is a version that was committed; when its pages are used for other versions, reading them says that the page is
+    /// damaged, and the store can be opened again.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Error, Options, Read, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let disk = MemoryDisk::new();
+    /// let store = Options::new().open(&disk, "store")?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    ///
+    /// let reader = Options::new().read_only(true).open(&disk, "store")?;
+    /// assert_eq!(reader.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// let mut txn = reader.begin();
+    /// txn.put(&STOCK, "pears", 5)?;
+    /// assert!(matches!(txn.commit(), Err(Error::ReadOnly)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -68,8 +114,11 @@ impl Options {
     pub fn open(&self, disk: &dyn Disk, name: &str) -> Result<Store> {
         self.check()?;
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
-        let Opened { arena, state, durable } = open::open(disk, name, self.page_bytes, log_bytes)?;
-        Ok(Store { shared: Arc::new(Shared { arena, state: Mutex::new(state), durable: Some(durable) }) })
+        let Opened { state, durable } = match self.read_only {
+            true => open::open_to_read(disk, name)?,
+            false => open::open(disk, name, self.page_bytes, log_bytes)?,
+        };
+        Ok(Store::new(state, Arc::clone(&durable.arena), Some(durable), self.keeper))
     }
 
     /// A store that lives in memory and is gone with the last handle to it.
@@ -81,8 +130,8 @@ impl Options {
         let page_bytes = self.page_bytes;
         let (arena, writer) = Arena::new(page_bytes, Stamp::FIRST, Catalog::default());
         let pager = Pager::new(writer, 1);
-        let state = Mutex::new(State { pager, catalog: Catalog::default(), page_bytes, turn: None });
-        Ok(Store { shared: Arc::new(Shared { arena, state, durable: None }) })
+        let state = State { pager, catalog: Catalog::default(), page_bytes, turn: None };
+        Ok(Store::new(state, arena, None, false))
     }
 }
 
@@ -98,28 +147,89 @@ pub struct Store {
     shared: Arc<Shared>,
 }
 
+/// What the handles of a store share.
 struct Shared {
     arena: Arc<Arena<Catalog>>,
-    state: Mutex<State>,
+    inner: Arc<Inner>,
+    keeper: Option<Keeper>,
+}
+
+/// What handles and the keeper share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    state: parking_lot::Mutex<State>,
     durable: Option<Durable>,
 }
 
 impl Drop for Shared {
     /// Leaves the log empty, so that opening the store again has nothing to do.
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(durable) = &self.durable {
+        if let Some(keeper) = &self.keeper {
+            keeper.stop();
+        }
+        if let Some(durable) = &self.inner.durable {
             // What was committed is in the log. Failing to copy it to the pages loses nothing.
-            let _ = close(&self.arena, state, durable);
+            let _ = durable.close(&mut self.inner.state.lock());
         }
     }
 }
 
-fn close(arena: &Arena<Catalog>, state: &mut State, durable: &Durable) -> Result<()> {
-    if state.turn.as_ref().is_some_and(|turn| turn.ring.is_empty()) {
-        return Ok(());
+impl Inner {
+    /// Takes the writer's turn.
+    fn turn(&self) -> TurnGuard<'_> {
+        self.note_checkpoint(self.state.lock())
     }
-    durable.checkpoint(arena, state)
+
+    /// Takes the writer's turn, if nobody has it.
+    fn try_turn(&self) -> Option<TurnGuard<'_>> {
+        Some(self.note_checkpoint(self.state.try_lock()?))
+    }
+
+    fn note_checkpoint<'a>(&self, mut state: TurnGuard<'a>) -> TurnGuard<'a> {
+        if let Some(durable) = &self.durable {
+            durable.absorb(&mut state);
+        }
+        state
+    }
+
+    /// Makes a checkpoint beside the writer, if the log is half full. `between` is called between its writes.
+    pub(crate) fn checkpoint_if_half_full(&self, between: &mut dyn FnMut()) {
+        let half_full = |state: &State| state.turn.as_ref().is_some_and(|turn| turn.ring.is_half_full());
+        self.unheard(self.checkpoint(half_full, between));
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync_unheard(&self) {
+        self.unheard(self.sync());
+    }
+
+    /// What fails where nobody asked for it is told to whoever commits next.
+    fn unheard(&self, result: Result<()>) {
+        if let (Err(error), Some(durable)) = (result, &self.durable) {
+            durable.keep_for_the_next(error);
+        }
+    }
+
+    /// Makes a checkpoint, if it is still wanted when the turn is ours; only its beginning is in the turn.
+    fn checkpoint(&self, wanted: impl FnOnce(&State) -> bool, between: &mut dyn FnMut()) -> Result<()> {
+        let Some(durable) = &self.durable else { return Ok(()) };
+        let mut state = self.turn();
+        if !wanted(&state) {
+            return Ok(());
+        }
+        let job = durable.begin_checkpoint(&mut state)?;
+        drop(state);
+        durable.run_checkpoint(job, between)?;
+        durable.absorb(&mut self.state.lock());
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        match &self.durable {
+            Some(durable) => durable.drain(Until::Synced),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What belongs to whoever has the writer's turn.
@@ -146,20 +256,49 @@ impl Store {
         Options::new().open(&OsDisk::new(folder)?, name)
     }
 
-    /// Writes everything that was committed to its pages, and empties the log. This happens by itself when the log is half full
-    /// and when the store is closed.
+    fn new(state: State, arena: Arc<Arena<Catalog>>, durable: Option<Durable>, keeper: bool) -> Self {
+        let inner = Arc::new(Inner { state: parking_lot::Mutex::new(state), durable });
+        Self { shared: Arc::new(Shared { arena, inner, keeper: keeper.then(Keeper::default) }) }
+    }
+
+    /// Writes everything that was committed to its pages, and empties the log. Others can write meanwhile. This happens by itself
+    /// when the log is half full and when the store is closed.
     ///
     /// # Errors
     /// If the disk fails. What was committed stays committed.
     pub fn checkpoint(&self) -> Result<()> {
+        self.shared.inner.checkpoint(|_| true, &mut || ())
+    }
+
+    /// Returns when everything that was committed before, however, is on stable storage.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.inner.sync()
+    }
+
+    /// Does what is left of a commit when its turn is over.
+    pub(crate) fn finish(&self, pending: Pending) -> Result<()> {
         let Some(durable) = self.durable() else { return Ok(()) };
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        durable.checkpoint(self.arena(), &mut state)
+        if let Some(ticket) = pending.ticket {
+            durable.wait(ticket)?;
+        }
+        if let (Some(ms), Some(keeper)) = (pending.flush_ms, &self.shared.keeper) {
+            keeper.ask_flush(&self.shared.inner, ms);
+        }
+        if pending.wants_checkpoint {
+            let asked = self.shared.keeper.as_ref().is_some_and(|keeper| keeper.ask_checkpoint(&self.shared.inner));
+            if !asked {
+                self.shared.inner.checkpoint_if_half_full(&mut || ());
+            }
+        }
+        Ok(())
     }
 
     #[inline]
     pub(crate) fn durable(&self) -> Option<&Durable> {
-        self.shared.durable.as_ref()
+        self.shared.inner.durable.as_ref()
     }
 
     /// A store in memory, with the default [`Options`].
@@ -179,8 +318,14 @@ impl Store {
 
     /// Begins a transaction, as soon as every other has ended.
     pub fn begin(&self) -> WriteTxn<'_> {
-        // A panic under the lock rolled its transaction back on its way out, so the state is whole.
-        WriteTxn::new(self, self.shared.state.lock().unwrap_or_else(PoisonError::into_inner))
+        // A panic in the turn rolled its transaction back on its way out, so the state is whole.
+        WriteTxn::new(self, self.shared.inner.turn())
+    }
+
+    /// Begins a transaction, unless another goes on.
+    #[must_use]
+    pub fn try_begin(&self) -> Option<WriteTxn<'_>> {
+        Some(WriteTxn::new(self, self.shared.inner.try_turn()?))
     }
 
     pub(crate) fn arena(&self) -> &Arena<Catalog> {
@@ -190,10 +335,18 @@ impl Store {
     /// How the store stands.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.inner.turn();
         let (free, waiting) = (state.pager.free().len(), state.pager.waiting().count());
         let pages = (state.pager.end() - state.first_page()) as usize;
-        Stat { page_bytes: state.page_bytes, pages, free_pages: free, waiting_pages: waiting }
+        let ring = state.turn.as_ref().map(|turn| &turn.ring);
+        Stat {
+            page_bytes: state.page_bytes,
+            pages,
+            free_pages: free,
+            waiting_pages: waiting,
+            log_bytes: ring.map_or(0, Ring::bytes),
+            log_used_bytes: ring.map_or(0, Ring::used),
+        }
     }
 
     /// Looks at every page: whether each tree is one, and whether every page is used once, free, or waiting for a reader.
@@ -201,7 +354,7 @@ impl Store {
     /// # Errors
     /// The first fault found.
     pub fn verify(&self) -> Result<Report> {
-        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.inner.turn();
         let mut seen = BTreeSet::new();
         let mut report = Report::default();
         let mut own = Vec::new();
@@ -304,6 +457,10 @@ pub struct Stat {
     pub free_pages: usize,
     /// How many of them are kept for snapshots that still see them.
     pub waiting_pages: usize,
+    /// The size of the log; 0 in memory.
+    pub log_bytes: u64,
+    /// How much of the log no checkpoint has taken over yet.
+    pub log_used_bytes: u64,
 }
 
 /// What [`Store::verify`] found in order.

@@ -1,7 +1,5 @@
 //! A transaction: changes that become a version of the store together, or not at all.
 
-use std::sync::MutexGuard;
-
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Old, Root};
@@ -13,7 +11,7 @@ use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::read::{Access, Read, Source, Write};
-use crate::store::{State, Store};
+use crate::store::{State, Store, TurnGuard};
 use crate::table::Table;
 use crate::value::Value;
 
@@ -60,7 +58,7 @@ struct Before {
 /// The writer's turn: taken from the store, or lent by the transaction around.
 #[derive(Debug)]
 enum Turn<'a> {
-    Taken(&'a Store, MutexGuard<'a, State>),
+    Taken(&'a Store, TurnGuard<'a>),
     Lent(&'a mut State),
 }
 
@@ -81,7 +79,7 @@ impl Turn<'_> {
 }
 
 impl<'a> WriteTxn<'a> {
-    pub(crate) fn new(store: &'a Store, state: MutexGuard<'a, State>) -> Self {
+    pub(crate) fn new(store: &'a Store, state: TurnGuard<'a>) -> Self {
         let mut turn = Turn::Taken(store, state);
         if let Some(turn) = &mut turn.state_mut().turn {
             turn.body.clear();
@@ -119,7 +117,7 @@ impl<'a> WriteTxn<'a> {
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         // From here on there is nothing to roll back.
         self.before = None;
-        let (store, ticket) = match &mut self.turn {
+        let (store, pending) = match &mut self.turn {
             Turn::Lent(state) => {
                 state.pager.merge();
                 return Ok(());
@@ -127,7 +125,7 @@ impl<'a> WriteTxn<'a> {
             Turn::Taken(store, state) => {
                 let version = state.pager.commit();
                 match store.durable() {
-                    Some(durable) => (*store, durable.commit(store.arena(), state, version, durability)?),
+                    Some(durable) => (*store, durable.commit(state, version, durability)?),
                     None => {
                         store.arena().publish(version, state.catalog.clone());
                         return Ok(());
@@ -137,10 +135,7 @@ impl<'a> WriteTxn<'a> {
         };
         // The turn is given up before the wait.
         drop(self);
-        match (store.durable(), ticket) {
-            (Some(durable), Some(ticket)) => durable.wait(store.arena(), ticket),
-            _ => Ok(()),
-        }
+        store.finish(pending)
     }
 
     /// Drops a table with all its rows, and tells whether there was one.

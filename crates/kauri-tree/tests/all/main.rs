@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
 mod files;
+mod keeper;
 mod model;
 #[cfg(unix)]
 mod processes;

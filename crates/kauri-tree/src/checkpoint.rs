@@ -1,0 +1,319 @@
+//! Checkpoints: the pages themselves, beside the writer.
+//!
+//! ```text
+//! turn:     begin ─ catalog, bitmap, seal ─┐                     ┌─ absorb: the ring's first part and older pages are free
+//! no turn:                                 └─ pages ─ sync ─ meta ┘
+//! ```
+//!
+//! A checkpoint begins in the writer's turn: it makes a version, and holds it as any reader does. Then the turn is free, and the
+//! pages of that version which were born since the last checkpoint are written, made durable, and pointed to by the other
+//! meta page. What the next turn finds done, it takes note of. There is one at a time.
+
+use std::collections::BTreeSet;
+
+use kauri_arena::{Reader, Stamp};
+
+use crate::btree::{self, Of, Old, PagesMut, Root};
+use crate::catalog::Catalog;
+use crate::durable::Durable;
+use crate::error::{Error, Result};
+use crate::file::StoreFile;
+use crate::free::FreeSet;
+use crate::group::{Ticket, Until};
+use crate::meta::{META_BYTES, Meta};
+use crate::node;
+use crate::overflow::RunsMut;
+use crate::pager::{Pager, Run};
+use crate::store::State;
+use crate::sync::{lock, wait};
+
+/// The most that a checkpoint writes at once, unless one run is longer.
+const WRITE_BYTES_MAX: usize = 256 << 10;
+
+/// A file is cut when more than this part of it, one of so many, is free at its end.
+const CUT_SHARE: u64 = 8;
+
+/// How far the checkpoint is that is made beside the writer.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// There is none.
+    Idle,
+    /// Somebody writes it.
+    Running,
+    /// It is durable, and no turn has taken note of it.
+    Done(Done),
+}
+
+/// What a turn needs to know of a checkpoint that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    meta: Meta,
+    version: Stamp,
+    /// How much of the ring it set free.
+    ring_bytes: u64,
+}
+
+/// A checkpoint that has begun: a version that is held, and what to write of it.
+pub(crate) struct Job<'a> {
+    reader: Reader<'a, Catalog>,
+    /// First pages of what was made since the last checkpoint; some of it has died.
+    born: Vec<u32>,
+    bitmap: Run,
+    bits: Vec<u8>,
+    meta: Meta,
+    ring_bytes: u64,
+    /// Everything that it holds.
+    ticket: Ticket,
+}
+
+impl Durable {
+    /// Begins a checkpoint of everything committed so far, in the writer's turn. No other is going on.
+    pub(crate) fn begin_checkpoint(&self, state: &mut State) -> Result<Job<'_>> {
+        self.check()?;
+        self.settle(state)?;
+        self.drain(Until::Written)?;
+        let job = self.make_job(state);
+        self.or_break(job)
+    }
+
+    fn make_job(&self, state: &mut State) -> Result<Job<'_>> {
+        let turn = state.turn.as_mut().expect("a store in a file has a log");
+        state.pager.begin();
+        state.pager.cut_tail();
+        write_catalog(&mut state.pager, &state.catalog, &mut turn.catalog)?;
+        let bitmap = make_bitmap(&mut state.pager, &mut turn.bitmap)?;
+        let version = state.pager.commit();
+        let stamp = version.version();
+        let mut bits = vec![0; bitmap.pages as usize * state.page_bytes];
+        write_bitmap(&state.pager, &mut bits);
+        let meta = Meta {
+            checkpoint: turn.meta.checkpoint + 1,
+            version: stamp.number(),
+            end: state.pager.end(),
+            log: turn.ring.next(),
+            catalog: turn.catalog,
+            bitmap_page: bitmap.first,
+            bitmap_pages: bitmap.pages,
+            ..turn.meta
+        };
+        // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
+        state.pager.keep(vec![Stamp::new(turn.meta.version).expect("a version was read or made"), stamp]);
+        self.arena.publish(version, state.catalog.clone());
+        let reader = self.arena.read();
+        assert_eq!(reader.version(), stamp, "nobody else publishes while everything before is written");
+        *lock(&self.stage) = Stage::Running;
+        let ring_bytes = turn.ring.used();
+        Ok(Job {
+            reader,
+            born: state.pager.take_born(),
+            bitmap,
+            bits,
+            meta,
+            ring_bytes,
+            ticket: self.group.all(Until::Synced),
+        })
+    }
+
+    /// Writes a checkpoint, in no one's turn. `between` is called between its writes.
+    pub(crate) fn run_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<()> {
+        let result = self.or_break(self.write_checkpoint(job, between));
+        let (stage, result) = match result {
+            Ok(done) => (Stage::Done(done), Ok(())),
+            Err(error) => (Stage::Idle, Err(error)),
+        };
+        *lock(&self.stage) = stage;
+        self.ended.notify_all();
+        result
+    }
+
+    fn write_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<Done> {
+        let Job { reader, born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
+        self.write_pages(&reader, born, bitmap, between)?;
+        let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
+        StoreFile::seal(bitmap.first, birth, &mut bits);
+        self.file.write(bitmap.first, &bits)?;
+        self.file.disk().sync()?;
+        let page = u32::from(meta.checkpoint % 2 == 1);
+        self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
+        self.group.cover(ticket);
+        self.cut_file(meta.end)?;
+        Ok(Done { meta, version: reader.version(), ring_bytes })
+    }
+
+    /// Writes the pages of the version that were born since the last checkpoint. The bitmap is written by itself: it was sealed
+    /// with the version, and says what else was free then.
+    fn write_pages(
+        &self,
+        reader: &Reader<'_, Catalog>,
+        mut born: Vec<u32>,
+        bitmap: Run,
+        between: &mut dyn FnMut(),
+    ) -> Result<()> {
+        born.sort_unstable();
+        born.dedup();
+        // Pages that lie side by side are written at once: a call for each costs more than copying it does.
+        let (mut first, mut buffer) = (0, Vec::with_capacity(WRITE_BYTES_MAX));
+        for page in born.into_iter().filter(|page| *page != bitmap.first) {
+            let Some((birth, bytes)) = reader.whole(page) else { continue };
+            let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(page);
+            if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
+                self.file.write(first, &buffer)?;
+                between();
+                buffer.clear();
+                first = page;
+            }
+            let start = buffer.len();
+            buffer.extend_from_slice(bytes);
+            StoreFile::seal(page, birth, &mut buffer[start..]);
+        }
+        self.file.write(first, &buffer)
+    }
+
+    /// Gives the system back what lies behind the last page, if it is worth it. Nothing points there: neither this checkpoint
+    /// nor, since it is durable, anything else that counts.
+    fn cut_file(&self, end: u32) -> Result<()> {
+        let (end, length) = (self.file.offset(end), self.file.disk().len()?);
+        if (length.saturating_sub(end)) * CUT_SHARE > length {
+            self.file.disk().set_len(end)?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of a checkpoint that ended, in the writer's turn.
+    pub(crate) fn absorb(&self, state: &mut State) {
+        let mut stage = lock(&self.stage);
+        match std::mem::replace(&mut *stage, Stage::Idle) {
+            Stage::Done(done) => {
+                drop(stage);
+                let turn = state.turn.as_mut().expect("a store in a file has a log");
+                turn.meta = done.meta;
+                turn.ring.release(done.ring_bytes);
+                state.pager.keep(vec![done.version]);
+            }
+            other => *stage = other,
+        }
+    }
+
+    /// Waits for the checkpoint that is going on, and takes note of it.
+    fn settle(&self, state: &mut State) -> Result<()> {
+        let mut stage = lock(&self.stage);
+        while matches!(*stage, Stage::Running) {
+            stage = wait(&self.ended, stage);
+        }
+        drop(stage);
+        self.check()?;
+        self.absorb(state);
+        Ok(())
+    }
+
+    /// Makes a checkpoint without giving the turn up: of a transaction that is no record, or when the ring is full.
+    pub(crate) fn checkpoint_in_turn(&self, state: &mut State) -> Result<()> {
+        let job = self.begin_checkpoint(state)?;
+        // What the transaction did is in the pages.
+        state.turn.as_mut().expect("as above").body.clear();
+        self.run_checkpoint(job, &mut || ())?;
+        self.absorb(state);
+        Ok(())
+    }
+
+    /// The last thing done to a file: the log is emptied into the pages, and free pages at the end are cut off.
+    pub(crate) fn close(&self, state: &mut State) -> Result<()> {
+        self.settle(state)?;
+        let turn = state.turn.as_ref().expect("as above");
+        if turn.opened {
+            return Ok(());
+        }
+        if !turn.ring.is_empty() {
+            self.checkpoint_in_turn(state)?;
+        }
+        // What only the last checkpoint but one held is free now.
+        state.pager.reclaim();
+        if u64::from(state.pager.free_tail()) * CUT_SHARE > u64::from(state.pager.end()) {
+            self.checkpoint_in_turn(state)?;
+        }
+        Ok(())
+    }
+}
+
+/// Brings the tree of the catalog up to date.
+fn write_catalog(pages: &mut Pager<Catalog>, catalog: &Catalog, root: &mut Root) -> Result<()> {
+    let mut gone: BTreeSet<Vec<u8>> = catalog_rows(pages, *root)?.into_iter().map(|(name, _)| name).collect();
+    for (name, types, table) in catalog.iter() {
+        let row = encode_table(types, table);
+        gone.remove(name.as_bytes());
+        let old = btree::get::<Of<[u8]>>(pages, *root, name.as_bytes())?;
+        if old != Some(node::Value::Inline(&row)) {
+            btree::put::<Of<[u8]>>(pages, root, name.as_bytes(), node::Value::Inline(&row))?;
+        }
+    }
+    for name in gone {
+        let old = btree::remove::<Of<[u8]>>(pages, root, &name)?;
+        assert_eq!(old, Old::Inline, "a row of the catalog");
+    }
+    Ok(())
+}
+
+/// A table as a row of the catalog's tree.
+fn encode_table(types: &str, root: Root) -> Vec<u8> {
+    [&root.page.to_le_bytes()[..], &root.rows.to_le_bytes(), types.as_bytes()].concat()
+}
+
+/// The rows of the catalog's tree.
+pub(crate) fn catalog_rows(pages: &Pager<Catalog>, root: Root) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut rows = Vec::new();
+    let mut scan = btree::Scan::first(crate::read::Access::Turn(pages), root)?;
+    while let Some(btree::Row { node, index, .. }) = scan.next()? {
+        let mut name = Vec::new();
+        node.key_into(index, &mut name);
+        rows.push((name, node.value(index).bytes().to_vec()));
+    }
+    Ok(rows)
+}
+
+const BITMAP_HEADER_BYTES: usize = 32;
+const KIND_BITMAP: u8 = 3;
+
+/// Gives the old bitmap's pages up and takes new ones, enough for all pages and for those taken here.
+fn make_bitmap(pages: &mut Pager<Catalog>, bitmap: &mut Option<Run>) -> Result<Run> {
+    if let Some(old) = bitmap.take() {
+        RunsMut::retire_run(pages, old);
+    }
+    let page_bytes = pages.page_bytes();
+    let needed = |bits: usize| (bits.div_ceil(8) + BITMAP_HEADER_BYTES).div_ceil(page_bytes);
+    // Taking them may make the store longer by as many.
+    let mut count = needed(pages.end() as usize);
+    while needed(pages.end() as usize + count) > count {
+        count += 1;
+    }
+    let (first, _) = pages.make_run(u32::try_from(count).map_err(|_| Error::Full)?)?;
+    let run = Run { first, pages: u32::try_from(count).map_err(|_| Error::Full)? };
+    *bitmap = Some(run);
+    Ok(run)
+}
+
+/// Writes which pages live: a bit for each, from page 0 on.
+fn write_bitmap(pages: &Pager<Catalog>, bytes: &mut [u8]) {
+    bytes[16] = KIND_BITMAP;
+    let bits = &mut bytes[BITMAP_HEADER_BYTES..];
+    for page in 0..pages.end() as usize {
+        bits[page / 8] |= 1 << (page % 8);
+    }
+    for page in pages.free().iter().chain(pages.waiting()) {
+        bits[page as usize / 8] &= !(1 << (page % 8));
+    }
+}
+
+/// The free pages among those before `end`, by a bitmap that was read.
+pub(crate) fn read_bitmap(bytes: &[u8], end: u32) -> Option<FreeSet> {
+    let bits = bytes.get(BITMAP_HEADER_BYTES..)?;
+    if bytes[16] != KIND_BITMAP || bits.len() * 8 < end as usize {
+        return None;
+    }
+    let mut free = FreeSet::default();
+    for page in (0..end).filter(|page| bits[*page as usize / 8] >> (page % 8) & 1 == 0) {
+        free.insert(page);
+    }
+    Some(free)
+}
+
+const _: () = assert!(META_BYTES <= 256, "a meta page fits the smallest page");

@@ -1,0 +1,279 @@
+//! Group commit: many make records, whoever comes first writes them for all.
+//!
+//! ```text
+//! made ────────────────> written ────────────> synced          three counts of records; each follows the one before
+//!      push, by turns             lead, one at a time
+//! ```
+//!
+//! Whoever waits for a record and finds nobody writing becomes the leader: it takes all records that wait, writes them with
+//! one call, moves the counts on, and wakes the others. Meanwhile new records gather for the next leader. A lone committer
+//! leads at once and waits for nobody.
+
+use crate::error::{Error, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+
+/// What a leader writes at once.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Where in the file, and what.
+    pub(crate) writes: Vec<(u64, Vec<u8>)>,
+    /// It is to be durable when the write returns.
+    pub(crate) sync: bool,
+    /// Records before these were written and not synced.
+    pub(crate) unsynced: bool,
+}
+
+/// Where records go.
+pub(crate) trait Sink {
+    /// What is published when its record is written.
+    type Version;
+    /// Writes a batch. After an error nobody knows what of it was written.
+    fn write(&self, batch: &Batch) -> Result<()>;
+    /// Shows the newest version whose record is written.
+    fn publish(&self, version: Self::Version);
+}
+
+/// How far a record must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Until {
+    /// It is with the operating system.
+    Written,
+    /// It is on stable storage.
+    Synced,
+}
+
+/// A record that was made and is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    number: u64,
+    until: Until,
+}
+
+/// Records on their way to the file.
+#[derive(Debug)]
+pub(crate) struct Group<V> {
+    queue: Mutex<Queue<V>>,
+    moved: Condvar,
+}
+
+#[derive(Debug)]
+struct Queue<V> {
+    writes: Vec<(u64, Vec<u8>)>,
+    newest: Option<V>,
+    wants_sync: bool,
+    made: u64,
+    written: u64,
+    synced: u64,
+    /// Somebody is writing.
+    busy: bool,
+    /// A write failed: no record after it is ever written.
+    broken: bool,
+}
+
+impl<V> Queue<V> {
+    fn has(&self, ticket: Ticket) -> bool {
+        match ticket.until {
+            Until::Written => ticket.number <= self.written,
+            Until::Synced => ticket.number <= self.synced,
+        }
+    }
+}
+
+impl<V> Group<V> {
+    pub(crate) fn new() -> Self {
+        let queue = Queue {
+            writes: Vec::new(),
+            newest: None,
+            wants_sync: false,
+            made: 0,
+            written: 0,
+            synced: 0,
+            busy: false,
+            broken: false,
+        };
+        Self { queue: Mutex::new(queue), moved: Condvar::new() }
+    }
+
+    /// Adds a record that belongs at this place of the file. Called in the order of the records, by whoever has the turn.
+    pub(crate) fn push(&self, at: u64, record: Vec<u8>, version: V, until: Until) -> Ticket {
+        let mut queue = lock(&self.queue);
+        match queue.writes.last_mut() {
+            Some((start, bytes)) if *start + bytes.len() as u64 == at => bytes.extend_from_slice(&record),
+            _ => queue.writes.push((at, record)),
+        }
+        queue.newest = Some(version);
+        queue.wants_sync |= until == Until::Synced;
+        queue.made += 1;
+        Ticket { number: queue.made, until }
+    }
+
+    /// A ticket for everything made so far.
+    pub(crate) fn all(&self, until: Until) -> Ticket {
+        Ticket { number: lock(&self.queue).made, until }
+    }
+
+    /// Returns when a record is as far as its ticket says. The first to wait writes for all.
+    pub(crate) fn wait<S: Sink<Version = V>>(&self, ticket: Ticket, sink: &S) -> Result<()> {
+        let mut queue = lock(&self.queue);
+        while !queue.has(ticket) {
+            if queue.broken {
+                return Err(Error::Broken);
+            }
+            queue = match queue.busy {
+                true => wait(&self.moved, queue),
+                false => {
+                    // Its record may have been written already, without a sync.
+                    queue.wants_sync |= ticket.until == Until::Synced;
+                    self.lead(queue, sink)?
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes all records that wait, and shows the newest of their versions.
+    fn lead<'a, S: Sink<Version = V>>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue<V>>,
+        sink: &S,
+    ) -> Result<MutexGuard<'a, Queue<V>>> {
+        let batch = Batch {
+            writes: std::mem::take(&mut queue.writes),
+            sync: std::mem::take(&mut queue.wants_sync),
+            unsynced: queue.synced < queue.written,
+        };
+        let (newest, made) = (queue.newest.take(), queue.made);
+        queue.busy = true;
+        drop(queue);
+        let written = sink.write(&batch);
+        if let (Ok(()), Some(version)) = (&written, newest) {
+            // Before anybody is told that it is written: who asks then sees it.
+            sink.publish(version);
+        }
+        let mut queue = lock(&self.queue);
+        queue.busy = false;
+        match written {
+            Ok(()) => {
+                queue.written = made;
+                if batch.sync {
+                    queue.synced = made;
+                }
+            }
+            Err(_) => queue.broken = true,
+        }
+        self.moved.notify_all();
+        written.map(|()| queue)
+    }
+
+    /// A checkpoint that holds everything up to this ticket is durable.
+    pub(crate) fn cover(&self, ticket: Ticket) {
+        let mut queue = lock(&self.queue);
+        assert!(ticket.number <= queue.written, "a checkpoint begins when everything before it is written");
+        queue.synced = queue.synced.max(ticket.number);
+    }
+
+    /// Nothing is written any more: something else failed.
+    pub(crate) fn give_up(&self) {
+        lock(&self.queue).broken = true;
+        self.moved.notify_all();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// A file of records, written by one at a time.
+    struct Log {
+        /// The records in it, how many of them are synced, and the newest version shown.
+        file: Mutex<(Vec<u8>, usize, u64)>,
+        /// The write that fails, counted from 1.
+        fails: usize,
+        writes: Mutex<usize>,
+    }
+
+    impl Sink for Log {
+        type Version = u64;
+
+        fn write(&self, batch: &Batch) -> Result<()> {
+            let mut writes = self.writes.try_lock().expect("one writes at a time");
+            *writes += 1;
+            if *writes == self.fails {
+                return Err(Error::Full);
+            }
+            let mut file = lock(&self.file);
+            for (at, bytes) in &batch.writes {
+                assert_eq!(usize::try_from(*at).unwrap(), file.0.len(), "records are written once, in order");
+                file.0.extend_from_slice(bytes);
+            }
+            assert_eq!(
+                batch.unsynced,
+                file.1 < file.0.len() - batch.writes.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+            );
+            if batch.sync {
+                file.1 = file.0.len();
+            }
+            Ok(())
+        }
+
+        fn publish(&self, version: u64) {
+            let mut file = lock(&self.file);
+            assert!(
+                file.2 < version && version <= file.0.len() as u64,
+                "versions are shown in order, when they are written"
+            );
+            file.2 = version;
+        }
+    }
+
+    /// Threads that commit a record of one byte each, as far as they say.
+    fn check(fails: usize, committers: &'static [Until]) {
+        let mut model = loom::model::Builder::new();
+        // Two threads are tried in every order; of three, those in which one is seldom stopped half-way.
+        model.preemption_bound = (committers.len() > 2).then_some(2);
+        model.check(move || {
+            let log = Arc::new(Log { file: Mutex::new((Vec::new(), 0, 0)), fails, writes: Mutex::new(0) });
+            let group = Arc::new(Group::new());
+            let turn = Arc::new(Mutex::new(0));
+            let commit = move |until| {
+                let (log, group, turn) = (Arc::clone(&log), Arc::clone(&group), Arc::clone(&turn));
+                move || {
+                    let mut made = lock(&turn);
+                    let at = *made;
+                    *made += 1;
+                    let ticket = group.push(at, vec![7], at + 1, until);
+                    drop(made);
+                    let done = group.wait(ticket, &*log);
+                    let file = lock(&log.file);
+                    assert_eq!(done.is_ok(), done.is_ok() && file.2 > at, "what is acknowledged is seen");
+                    if done.is_ok() {
+                        let far = if until == Until::Synced { file.1 } else { file.0.len() };
+                        assert!(far as u64 > at, "what is acknowledged is as far as was asked");
+                    } else {
+                        assert!(fails > 0, "nothing fails by itself");
+                    }
+                }
+            };
+            let (last, first) = committers.split_last().unwrap();
+            let threads: Vec<_> = first.iter().map(|until| thread::spawn(commit(*until))).collect();
+            commit(*last)();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_written_once_in_order_and_seen() {
+        check(0, &[Until::Synced, Until::Synced, Until::Synced]);
+        check(0, &[Until::Written, Until::Synced]);
+        check(0, &[Until::Written, Until::Written]);
+    }
+
+    #[test]
+    fn a_failed_write_is_acknowledged_to_nobody_and_leaves_nobody_waiting() {
+        check(1, &[Until::Synced, Until::Synced]);
+        check(2, &[Until::Synced, Until::Written]);
+    }
+}
