@@ -1,8 +1,9 @@
 //! Frames: memory for pages, in chunks that are mapped when they are first needed, and the stamps of each page.
 //!
 //! ```text
-//! chunk:  | frame 0 | frame 1 | ... | frame 16383 | stamps 0 | stamps 1 | ... | stamps 16383 |
+//! chunk:  | frame 0 | ... | frame 16383 | stamps 0 | ... | stamps 16383 | mark 0 | ... | mark 16383 |
 //! stamps: | birth u64 | death u64 |
+//! mark:   | u8 |
 //! ```
 //!
 //! Stamps are atomics; frames are plain memory that is shared only while it does not change. The birth says what a frame is:
@@ -14,11 +15,12 @@
 //! top bit and i       page i of a run; the first page has the run's stamps
 //! ```
 //!
+//! A mark says what only a bounded arena needs to know ([`Cache`](crate::cache)).
+//!
 //! The death of a page that lives is the greatest number. It is zero, which means the same, until the page is first made.
 
-use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -53,6 +55,8 @@ pub enum Load {
 #[derive(Debug)]
 pub(crate) struct Frames {
     page_bytes: usize,
+    /// How many pages are in memory; counted only where it matters.
+    resident: Option<AtomicUsize>,
     chunks: Box<[AtomicPtr<u8>; CHUNKS]>,
 }
 
@@ -79,11 +83,34 @@ pub(crate) enum Birth {
 pub(crate) struct Frame<'a> {
     start: NonNull<u8>,
     pub(crate) stamps: &'a Stamps,
-    frames: PhantomData<&'a Frames>,
+    frames: &'a Frames,
+    index: usize,
+}
+
+/// The mark of a page: bits that are set and unset.
+#[derive(Debug)]
+pub(crate) struct Mark(AtomicU8);
+
+impl Mark {
+    pub(crate) fn load(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets a bit, and tells the mark before.
+    #[inline]
+    pub(crate) fn set(&self, bit: u8) -> u8 {
+        let before = self.load();
+        // Mostly it is set: then nobody else needs to be disturbed.
+        if before & bit == 0 { self.0.fetch_or(bit, Ordering::Relaxed) } else { before }
+    }
+
+    pub(crate) fn unset(&self, bit: u8) {
+        self.0.fetch_and(!bit, Ordering::Relaxed);
+    }
 }
 
 impl Frames {
-    pub(crate) fn new(page_bytes: usize) -> Self {
+    pub(crate) fn new(page_bytes: usize, counts: bool) -> Self {
         assert!(
             page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes),
             "a page of {page_bytes} bytes; expected a power of two from 256 to 65536"
@@ -91,11 +118,29 @@ impl Frames {
         // Zeroed by the system when it is touched, not by us: a small store touches little of it.
         let chunks = Box::<[AtomicPtr<u8>; CHUNKS]>::new_zeroed();
         // SAFETY: zero bytes are null pointers, which are valid in an `AtomicPtr`.
-        Self { page_bytes, chunks: unsafe { chunks.assume_init() } }
+        let chunks = unsafe { chunks.assume_init() };
+        Self { page_bytes, resident: counts.then(Default::default), chunks }
     }
 
     pub(crate) fn page_bytes(&self) -> usize {
         self.page_bytes
+    }
+
+    /// How many pages are in memory, if they are counted.
+    pub(crate) fn resident(&self) -> usize {
+        self.resident.as_ref().map_or(0, |resident| resident.load(Ordering::Relaxed))
+    }
+
+    fn count_in(&self, pages: u32) {
+        if let Some(resident) = &self.resident {
+            resident.fetch_add(pages as usize, Ordering::Relaxed);
+        }
+    }
+
+    fn count_out(&self, pages: u32) {
+        if let Some(resident) = &self.resident {
+            resident.fetch_sub(pages as usize, Ordering::Relaxed);
+        }
     }
 
     /// The frame of a page, if its chunk is mapped.
@@ -110,7 +155,7 @@ impl Frames {
         // SAFETY: mapped and zeroed by the system, which is a valid value; aligned, because the frames before them fill a
         // multiple of 256 bytes; only ever accessed as these atomics; lives as long as `self`.
         let stamps = unsafe { stamps.cast::<Stamps>().as_ref() };
-        Some(Frame { start, stamps, frames: PhantomData })
+        Some(Frame { start, stamps, frames: self, index })
     }
 
     /// The frame of a page; its chunk is mapped if it was not.
@@ -123,7 +168,7 @@ impl Frames {
 
     #[cold]
     fn map(&self, chunk: u32) {
-        let mapped = map_chunk(self.chunk_bytes());
+        let mapped = map_chunk(self.chunk_bytes(), self.resident.is_none());
         #[cfg(loom)]
         self.model_stamps(mapped);
         let cell = &self.chunks[chunk as usize];
@@ -152,7 +197,8 @@ impl Frames {
 
     fn chunk_bytes(&self) -> usize {
         // A multiple of the system's page size, whatever that is up to 64 KiB.
-        (self.frames_bytes() + CHUNK_PAGES as usize * size_of::<Stamps>()).next_multiple_of(64 << 10)
+        let page_bytes = self.page_bytes + size_of::<Stamps>() + size_of::<Mark>();
+        (CHUNK_PAGES as usize * page_bytes).next_multiple_of(64 << 10)
     }
 
     /// Fills an empty run of `pages` pages; one page is a run too.
@@ -168,6 +214,8 @@ impl Frames {
         // SAFETY: the frames were empty and the claim makes them ours: readers, the writer and other loaders ask for the
         // birth first. The run lies in one chunk.
         let birth = fill(unsafe { frame.bytes_mut(pages as usize * self.page_bytes) })?;
+        // What is loaded is in the file. Before the birth, as always.
+        frame.mark().set(crate::cache::CLEAN);
         claim.mark(birth);
         Ok(Load::Done)
     }
@@ -198,7 +246,23 @@ impl Frames {
             stamps.end();
             claim.pages += 1;
         }
+        self.count_out(claim.pages);
+        if self.resident.is_some() {
+            self.frame_or_map(first).give_back(claim.pages as usize * self.page_bytes);
+        }
         claim.pages
+    }
+
+    /// Empties a page or run that is leaving and that nobody has a slice of, and gives its memory back to the system. Its death
+    /// stays: it may be brought back by readers of the versions it belongs to.
+    pub(crate) fn vacate(&self, first: u32, pages: u32) {
+        for page in run(first, pages) {
+            self.frame_or_map(page).stamps.birth.store(FILLING, Ordering::Relaxed);
+        }
+        // Empty again when it is dropped, all at once.
+        let _claim = Claim { frames: self, first, pages };
+        self.frame_or_map(first).give_back(pages as usize * self.page_bytes);
+        self.count_out(pages);
     }
 
     /// How many pages the page or run that begins here has.
@@ -255,6 +319,7 @@ impl Claim<'_> {
 
     /// Turns the frames into a page or run born then; the first page last, because it is asked for first.
     pub(crate) fn mark(self, birth: Stamp) {
+        self.frames.count_in(self.pages);
         assert!(birth.number() > FILLING, "a page born at stamp {birth}; pages are born at 2 or later");
         for index in (1..self.pages).rev() {
             let inside = &self.frames.frame_or_map(self.first + index).stamps.birth;
@@ -312,12 +377,47 @@ impl Stamps {
         self.death.store(0, Ordering::Release);
     }
 
+    /// Hides a page from everybody, if it is still the one born then.
+    pub(crate) fn leave(&self, birth: Stamp) -> bool {
+        self.exchange(birth.number(), FILLING)
+    }
+
+    /// Shows a page again that was leaving.
+    pub(crate) fn stay(&self, birth: Stamp) {
+        self.birth.store(birth.number(), Ordering::Release);
+    }
+
     fn exchange(&self, from: u64, to: u64) -> bool {
         self.birth.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 
 impl<'a> Frame<'a> {
+    /// The mark of the page in it.
+    #[inline]
+    pub(crate) fn mark(self) -> &'a Mark {
+        let marks = self.frames.frames_bytes() + CHUNK_PAGES as usize * size_of::<Stamps>();
+        let behind = marks - self.index * self.frames.page_bytes + self.index;
+        // SAFETY: behind the stamps of the chunk lie as many marks; `start` is the start of frame `index`.
+        let mark = unsafe { self.start.add(behind) };
+        // SAFETY: mapped and zeroed by the system, which is a valid value; only ever accessed as this atomic; lives as long as
+        // the frames.
+        unsafe { mark.cast::<Mark>().as_ref() }
+    }
+
+    /// Gives the memory of a page or run back; it reads as zeros until it is filled again.
+    fn give_back(self, bytes: usize) {
+        const SYSTEM_PAGE_BYTES: usize = 4096;
+        if !bytes.is_multiple_of(SYSTEM_PAGE_BYTES) {
+            // A frame that shares a page of the system with others keeps it.
+            return;
+        }
+        // SAFETY: the caller has claimed these frames, so nobody has a slice of them. They lie in one chunk, which begins at
+        // a page of the system and whose frames are multiples of one. That it may be refused does no harm: the memory
+        // stays ours.
+        let _ = unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+    }
+
     /// # Safety
     /// The bytes lie in one chunk, and nobody changes them during `'a`.
     #[inline]
@@ -335,8 +435,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Zeroed memory, aligned for huge pages. All but its first two megabytes may be backed by them: a small store stays small.
-fn map_chunk(bytes: usize) -> *mut u8 {
+/// Zeroed memory, aligned for huge pages. All but its first two megabytes may be backed by them if `huge`: a small store stays
+/// small.
+fn map_chunk(bytes: usize, huge: bool) -> *mut u8 {
     let all = bytes + HUGE_BYTES;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -352,7 +453,7 @@ fn map_chunk(bytes: usize) -> *mut u8 {
     unsafe { unmap(start, before) };
     // SAFETY: so is what is behind it.
     unsafe { unmap(end, HUGE_BYTES - before) };
-    if bytes > HUGE_BYTES {
+    if huge && bytes > HUGE_BYTES {
         // SAFETY: the chunk is longer than this.
         let rest = unsafe { chunk.add(HUGE_BYTES) };
         // SAFETY: advice on a part of the mapping just made; it changes no bytes. That it may be refused does no harm.
@@ -377,7 +478,7 @@ mod tests {
 
     #[test]
     fn no_birth_reads_as_the_inside_of_a_run() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         let load = |page, birth| frames.load(page, 1, |_| Stamp::new(birth).ok_or("no stamp"));
         assert_eq!(load(10, 2), Ok(Load::Done));
         // As such a mark, this would lend page 11 to whoever has pages 10 to 12, whoever fills it.
@@ -387,7 +488,7 @@ mod tests {
 
     #[test]
     fn last_page_of_all_is_claimed_like_any_other() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         for (first, pages) in [(u32::MAX, 1), (u32::MAX - 1, 2)] {
             let claim = frames.claim(first, pages).expect("it is empty");
             assert!(frames.claim(u32::MAX, 1).is_none());
@@ -402,7 +503,7 @@ mod tests {
 
     #[test]
     fn run_is_emptied_whole_and_its_neighbours_are_left_alone() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         let born = Stamp::new(2).unwrap();
         for (first, pages) in [(9, 1), (10, 3), (13, 2)] {
             frames.claim(first, pages).unwrap().mark(born);
@@ -415,7 +516,7 @@ mod tests {
 
     #[test]
     fn claim_that_meets_a_used_page_leaves_everything_as_it_was() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         frames.claim(12, 1).unwrap().mark(Stamp::new(2).unwrap());
         assert!(frames.claim(10, 4).is_none());
         let births = [10, 11, 12, 13].map(|page| frames.frame(page).unwrap().stamps.birth());
@@ -437,7 +538,7 @@ mod tests {
 
     #[test]
     fn page_in_a_chunk_that_is_not_mapped_is_no_run() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         for (first, pages) in [(0, 0), (0, 2), (u32::MAX, 2), (u32::MAX - 1, 2), (u32::MAX, u32::MAX)] {
             assert!(!frames.is_taken_as_one(first, pages), "{pages} pages from {first}");
         }
@@ -445,7 +546,7 @@ mod tests {
 
     #[test]
     fn birth_that_no_page_can_have_leaves_the_page_empty() {
-        let frames = Frames::new(256);
+        let frames = Frames::new(256, false);
         let load = || frames.load(5, 1, |_| Ok::<_, ()>(Stamp::FIRST));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(load)).is_err());
         assert!(frames.claim(5, 1).is_some());
@@ -454,7 +555,7 @@ mod tests {
     #[test]
     fn chunks_are_aligned_for_huge_pages_whatever_the_page_size() {
         for page_bytes in [256, 4096, 65536] {
-            let frames = Frames::new(page_bytes);
+            let frames = Frames::new(page_bytes, false);
             let (first, last) = (frames.frame_or_map(0), frames.frame_or_map(CHUNK_PAGES - 1));
             assert_eq!(first.start.as_ptr().align_offset(HUGE_BYTES), 0);
             let between = last.start.as_ptr().addr() - first.start.as_ptr().addr();

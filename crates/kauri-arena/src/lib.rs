@@ -11,6 +11,8 @@
 //! - **A reader's version is announced before it is used.** [`Arena::read`] stores the version into a slot, fences, and looks
 //!   again whether it is still the newest; the writer scans the slots behind a fence of its own. Whichever fence comes
 //!   first, either the reader sees that it is late, or the writer sees the reader.
+//! - **A page leaves memory only when nobody can have a slice of it.** That is only in a [bounded](Arena::bounded) arena; `cache.rs`
+//!   says how.
 //!
 //! A caller with a bug (a stale page number, a page given up too early) gets `None` or a refusal, never freed or moving bytes.
 //!
@@ -33,6 +35,7 @@
     reason = "frames are shared between threads as raw memory; every block is argued where it stands"
 )]
 
+mod cache;
 mod frames;
 mod slots;
 mod stamp;
@@ -43,11 +46,13 @@ mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use cache::Operation;
 pub use frames::{CHUNK_PAGES, Load};
 pub use stamp::Stamp;
 pub use versions::Reader;
 pub use writer::{InUse, Sealed, Writer};
 
+use cache::Cache;
 use frames::Frames;
 use slots::Slots;
 use versions::Ring;
@@ -59,6 +64,8 @@ pub struct Arena<R> {
     frames: Frames,
     slots: Slots,
     ring: Ring<R>,
+    /// If pages may leave memory.
+    cache: Option<Cache>,
 }
 
 /// Which arena of this process: a sealed version says it, so that no other arena shows it.
@@ -78,8 +85,21 @@ impl<R: Send + Sync> Arena<R> {
     /// # Panics
     /// If `page_bytes` is not a power of two from 256 to 65536.
     pub fn new(page_bytes: usize, version: Stamp, root: R) -> (Arc<Self>, Writer<R>) {
-        let frames = Frames::new(page_bytes);
-        let arena = Self { id: ArenaId::new(), frames, slots: Slots::new(), ring: Ring::new(version, root) };
+        Self::with_cache(page_bytes, version, root, None)
+    }
+
+    /// As [`new`](Self::new), for pages that are also in a file: when there are more than `pages_max` in memory, [`sweep`](Self::sweep)
+    /// lets some leave. Readers get pages through [`Reader::operation`] only.
+    ///
+    /// # Panics
+    /// As `new`.
+    pub fn bounded(page_bytes: usize, pages_max: usize, version: Stamp, root: R) -> (Arc<Self>, Writer<R>) {
+        Self::with_cache(page_bytes, version, root, Some(Cache::new(pages_max)))
+    }
+
+    fn with_cache(page_bytes: usize, version: Stamp, root: R, cache: Option<Cache>) -> (Arc<Self>, Writer<R>) {
+        let frames = Frames::new(page_bytes, cache.is_some());
+        let arena = Self { id: ArenaId::new(), frames, slots: Slots::new(), ring: Ring::new(version, root), cache };
         let arena = Arc::new(arena);
         let writer = Writer::new(Arc::clone(&arena), version);
         (arena, writer)
@@ -117,6 +137,13 @@ impl<R: Send + Sync> Arena<R> {
     /// # Panics
     /// If the run crosses the end of a chunk, or was born at [`Stamp::FIRST`], as no page is.
     pub fn load<E>(&self, first: u32, pages: u32, fill: impl FnOnce(&mut [u8]) -> Result<Stamp, E>) -> Result<Load, E> {
-        self.frames.load(first, pages, fill)
+        if self.revive(first) {
+            return Ok(Load::Done);
+        }
+        let load = self.frames.load(first, pages, fill)?;
+        if load == Load::Done {
+            self.queue_loaded(first);
+        }
+        Ok(load)
     }
 }

@@ -166,7 +166,8 @@ impl<'a, R> Reader<'a, R> {
         &unsafe { self.published.as_ref() }.root
     }
 
-    /// A page of this version; `None` if it is not in memory, or does not belong to it.
+    /// A page of this version; `None` if it is not in memory, or does not belong to it, or the arena is bounded: then
+    /// [`operation`](Self::operation) lends it.
     #[must_use]
     #[inline]
     pub fn page(&self, page: u32) -> Option<&[u8]> {
@@ -177,6 +178,14 @@ impl<'a, R> Reader<'a, R> {
     #[must_use]
     #[inline]
     pub fn run(&self, first: u32, pages: u32) -> Option<&[u8]> {
+        // Where pages leave, they are lent for an operation only.
+        if self.arena.cache.is_some() { None } else { self.lend(first, pages) }
+    }
+
+    /// A run of pages of this version. Where pages leave, the caller has announced an operation and lets go of the slice before it
+    /// ends.
+    #[inline]
+    pub(crate) fn lend(&self, first: u32, pages: u32) -> Option<&[u8]> {
         let frames = &self.arena.frames;
         let frame = frames.frame(first)?;
         self.birth_in(frame)?;
@@ -186,16 +195,14 @@ impl<'a, R> Reader<'a, R> {
         // SAFETY: the run was born by our version and is not dead in it, and our slot announces the version. The writer
         // changes only pages born after the last sealed version, and ours was sealed; what it retires now dies later than
         // that. It empties a frame only if the page died by the newest version of a scan that found no slot with a version of
-        // its life, and loaders fill only empty frames. So the bytes do not change while `self` is borrowed. They lie in one
+        // its life, and loaders fill only empty frames. A sweep empties a frame only if, after the birth was hidden, no operation
+        // was announced that could have seen it, and ours was announced before we saw it. So the bytes do not change while `self` is borrowed. They lie in one
         // chunk, because the run was taken or loaded as one.
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
     }
 
-    /// The page or run that begins here, whole, and when it was born; `None` as for [`page`](Self::page).
-    #[must_use]
-    pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
-        let birth = self.birth(first)?;
-        Some((birth, self.run(first, self.arena.frames.run_pages(first))?))
+    pub(crate) fn arena(&self) -> &'a Arena<R> {
+        self.arena
     }
 
     /// When a page of this version was born; `None` as for [`page`](Self::page).

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cache::{CLEAN, USED};
 use crate::frames::{Birth, Frame, is_run};
 use crate::stamp::Stamp;
 use crate::{Arena, ArenaId};
@@ -48,11 +49,21 @@ pub struct Writer<R> {
     held: Vec<Stamp>,
     /// Versions that are kept although no reader holds them.
     pinned: Vec<Stamp>,
+    /// Where pages leave: whether we have announced that what we lend is to stay.
+    attached: bool,
 }
 
 impl<R: Send + Sync> Writer<R> {
     pub(crate) fn new(arena: Arc<Arena<R>>, version: Stamp) -> Self {
-        Self { arena, now: version, base: version, newest: version, held: Vec::new(), pinned: Vec::new() }
+        Self {
+            arena,
+            now: version,
+            base: version,
+            newest: version,
+            held: Vec::new(),
+            pinned: Vec::new(),
+            attached: true,
+        }
     }
 
     /// The arena.
@@ -63,8 +74,25 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Moves time on: pages taken from now on are born at the stamp returned.
     pub fn tick(&mut self) -> Stamp {
+        self.attach();
         self.now = self.now.next();
         self.now
+    }
+
+    /// Lets go of whatever was lent before, and holds what is lent from now on.
+    fn attach(&mut self) {
+        if let Some(cache) = &self.arena.cache {
+            cache.attach_writer();
+            self.attached = true;
+        }
+    }
+
+    /// Where pages leave: none is held in memory for this writer, and it sees none, until time moves on.
+    pub fn rest(&mut self) {
+        if let Some(cache) = &self.arena.cache {
+            cache.detach_writer();
+            self.attached = false;
+        }
     }
 
     /// A page in memory, of whatever version; `None` if it is not there.
@@ -81,11 +109,15 @@ impl<R: Send + Sync> Writer<R> {
         let frames = &self.arena.frames;
         let frame = frames.frame(first)?;
         let Birth::At(_) = frame.stamps.birth() else { return None };
-        if !frames.is_taken_as_one(first, pages) {
+        if !self.attached || !frames.is_taken_as_one(first, pages) {
             return None;
         }
+        if self.arena.cache.is_some() {
+            frame.mark().set(USED);
+        }
         // SAFETY: pages in memory are changed or taken only through `&mut Writer`, and there is one writer, borrowed here.
-        // The run lies in one chunk, because it was taken or loaded as one.
+        // A sweep empties a frame only if our announced epoch is later than the hiding of its birth, which we just saw; we
+        // move it on only when we are borrowed mutably. The run lies in one chunk, because it was taken or loaded as one.
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
     }
 
@@ -132,8 +164,8 @@ impl<R: Send + Sync> Writer<R> {
         let bytes = self.arena.frames.page_bytes();
         let source = self.arena.frames.frame(from)?;
         let Birth::At(_) = source.stamps.birth() else { return None };
-        let target = self.own(to)?;
-        // SAFETY: `source` is in memory and changes only through this writer, which is borrowed.
+        let target = self.own(to).filter(|_| self.attached)?;
+        // SAFETY: `source` is in memory and changes only through this writer, which is borrowed; as for `run`, it stays.
         let source = unsafe { source.bytes(bytes) };
         // SAFETY: as for `page_mut`; the frames are different, so the slices do not overlap.
         Some((source, unsafe { target.bytes_mut(bytes) }))
@@ -168,13 +200,16 @@ impl<R: Send + Sync> Writer<R> {
     pub fn take_run(&mut self, first: u32, pages: u32) -> Result<&mut [u8], InUse> {
         assert!(is_run(first, pages), "pages {first} to {first}+{pages} are no run");
         assert!(self.now > self.base, "no time has passed since the last version");
+        self.attach();
         let frames = &self.arena.frames;
         let claim = frames.claim(first, pages).ok_or(InUse::Taken)?;
         if claim.holds_dead() {
             return Err(InUse::Taken);
         }
-        claim.mark(self.now);
         let frame = frames.frame_or_map(first);
+        // Nothing of it is in the file. Before the birth: who sees that, must not see an older mark.
+        frame.mark().unset(CLEAN | USED);
+        claim.mark(self.now);
         // The birth before the death: `Reader::birth_in` says why.
         frame.stamps.set_death(Stamp::NEVER);
         // SAFETY: each frame was empty, so nobody had a slice of it, and we claimed it, so nobody else will make one: its
@@ -188,6 +223,10 @@ impl<R: Send + Sync> Writer<R> {
     /// # Errors
     /// If it lives, or a version of its life is held as far as the last [`scan`](Self::scan) knows.
     pub fn reclaim(&mut self, first: u32) -> Result<(), InUse> {
+        self.arena.while_staying(first, || self.reclaim_staying(first))
+    }
+
+    fn reclaim_staying(&self, first: u32) -> Result<(), InUse> {
         let frames = &self.arena.frames;
         let Some(frame) = frames.frame(first) else { return Ok(()) };
         match (frame.stamps.birth(), frame.stamps.death()) {
@@ -255,6 +294,7 @@ impl<R: Send + Sync> Writer<R> {
     pub fn seal(&mut self) -> Sealed {
         assert!(self.now > self.base, "no time has passed since the last version");
         self.base = self.now;
+        self.rest();
         Sealed { version: self.now, arena: self.arena.id }
     }
 

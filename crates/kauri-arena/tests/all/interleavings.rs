@@ -69,6 +69,15 @@ impl Store {
         store
     }
 
+    /// The same, in an arena in which no page may stay; page 1 is in the file too.
+    fn bounded() -> Self {
+        let (arena, writer) = Arena::bounded(256, 0, Stamp::FIRST, root(0, 1));
+        let mut store = Self { arena, writer, traces: Traces::default() };
+        store.make(1, &[]);
+        store.arena.read().mark_written(1);
+        store
+    }
+
     /// Publishes a version that has this page in place of those.
     fn make(&mut self, page: u32, retired: &[u32]) {
         let (sealed, root) = self.seal(page, retired);
@@ -124,7 +133,7 @@ fn check_two(model: impl Fn() + Sync + Send + 'static) {
     loom::model(model);
 }
 
-/// Explores what three threads can do with few interruptions.
+/// Explores what three threads can do with few interruptions; or two that do much.
 fn check_three(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
@@ -301,6 +310,60 @@ fn page_in_place_of_a_run_does_not_lend_what_was_behind_it() {
         store.beside(&[load_and_look], |store| {
             store.writer.reclaim(2).expect("nobody holds it");
             store.take(3).expect("it was reclaimed");
+        });
+    });
+}
+
+/// Lets pages leave, and brings page 1 back.
+fn sweep_and_load(arena: &Arena<Root>, traces: &Traces) {
+    arena.sweep();
+    load(arena, 1, traces);
+}
+
+#[test]
+fn page_that_an_operation_has_does_not_leave() {
+    let operate: Other = |arena, traces| {
+        let reader = arena.read();
+        let operation = reader.operation();
+        if operation.page(1).is_some() {
+            traces[1].read();
+        }
+    };
+    check_two(move || Store::bounded().beside(&[operate], |store| sweep_and_load(&store.arena, &store.traces)));
+    check_three(move || Store::bounded().beside(&[operate, sweep_and_load], |store| store.arena.sweep()));
+}
+
+#[test]
+fn page_that_the_writer_has_does_not_leave() {
+    check_two(move || {
+        Store::bounded().beside(&[sweep_and_load], |store| {
+            for _ in 0..2 {
+                store.writer.tick();
+                if store.writer.page(1).is_some() {
+                    store.traces[1].read();
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn page_that_is_leaving_is_used_again_only_when_it_is_gone() {
+    let operate: Other = |arena, traces| {
+        let reader = arena.read();
+        let operation = reader.operation();
+        if operation.page(1).is_some() {
+            traces[1].read();
+        }
+        drop(operation);
+        drop(reader);
+        arena.sweep();
+    };
+    check_three(move || {
+        Store::bounded().beside(&[operate], |store| {
+            store.make(2, &[1]);
+            store.arena.sweep();
+            store.reuse(1);
         });
     });
 }
