@@ -1,7 +1,8 @@
 //! Kauri's store: everything that must survive is a row in one tree.
 //!
 //! A [`Store`] has typed [`Table`]s. Any number of [`Snapshot`]s read it, each one version, without a lock; one [`WriteTxn`] at a
-//! time makes the next version, and can nest others. Both share [`Read`].
+//! time makes the next version, and can nest others. Both share [`Read`]. Many threads can read what a transaction has so far: each
+//! through a [`View`].
 //!
 //! ```
 //! use kauri_tree::{Read, Store, Table, Write};
@@ -52,6 +53,7 @@ mod snapshot;
 mod store;
 mod table;
 mod value;
+mod view;
 mod write;
 
 pub use kauri_disk as disk;
@@ -64,4 +66,5 @@ pub use snapshot::Snapshot;
 pub use store::{Options, Report, Stat, Store};
 pub use table::Table;
 pub use value::Value;
+pub use view::View;
 pub use write::WriteTxn;

@@ -16,6 +16,7 @@ use crate::read::{Access, Read, Source, Write};
 use crate::store::{State, Store};
 use crate::table::Table;
 use crate::value::Value;
+use crate::view::View;
 
 /// The one writer's changes, until [`commit`](Self::commit). Dropped without it, they are as if they had never been.
 ///
@@ -100,6 +101,13 @@ impl<'a> WriteTxn<'a> {
     /// Begins a nested transaction. It costs the same whatever was done before.
     pub fn nest(&mut self) -> WriteTxn<'_> {
         WriteTxn::start(Turn::Lent(self.turn.state_mut()))
+    }
+
+    /// What the transaction has so far, for many threads to read while it is borrowed.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        let state = self.turn.state();
+        View::new(&state.pager, &state.catalog)
     }
 
     /// Makes the changes a version of the store, or, if nested, changes of the transaction around. In a file, it returns when they
