@@ -196,7 +196,7 @@ impl Durable {
     }
 
     /// Writes what waits, so that everything made before is done.
-    fn drain(&self, arena: &Arena<Catalog>) -> Result<()> {
+    pub(crate) fn drain(&self, arena: &Arena<Catalog>) -> Result<()> {
         let made = self.lock().made;
         self.wait(arena, Ticket(made))
     }

@@ -11,15 +11,17 @@ use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Order, Root, Seen};
 use crate::catalog::Catalog;
+use crate::change::{Change, Outcome};
 use crate::disk::Disk;
 #[cfg(unix)]
 use crate::disk::OsDisk;
-use crate::durable::{Durable, Turn};
+use crate::durable::{Durability, Durable, Turn};
 use crate::error::{Error, Fault, Result};
 use crate::meta::LOG_PAGE;
 use crate::open::{self, Opened};
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
+use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::table::OWN_ORDER;
 use crate::write::WriteTxn;
@@ -69,7 +71,14 @@ impl Options {
         self.check()?;
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
         let Opened { arena, state, durable } = open::open(disk, name, self.page_bytes, log_bytes)?;
-        Ok(Store { shared: Arc::new(Shared { arena, state: Mutex::new(state), durable: Some(durable) }) })
+        Ok(Store {
+            shared: Arc::new(Shared {
+                arena,
+                state: Mutex::new(state),
+                durable: Some(durable),
+                queue: Queue::default(),
+            }),
+        })
     }
 
     /// A store that lives in memory and is gone with the last handle to it.
@@ -82,7 +91,7 @@ impl Options {
         let (arena, writer) = Arena::new(page_bytes, Stamp::FIRST, Catalog::default());
         let pager = Pager::new(writer, 1);
         let state = Mutex::new(State { pager, catalog: Catalog::default(), page_bytes, turn: None });
-        Ok(Store { shared: Arc::new(Shared { arena, state, durable: None }) })
+        Ok(Store { shared: Arc::new(Shared { arena, state, durable: None, queue: Queue::default() }) })
     }
 }
 
@@ -102,6 +111,8 @@ struct Shared {
     arena: Arc<Arena<Catalog>>,
     state: Mutex<State>,
     durable: Option<Durable>,
+    /// Changes that wait to be committed.
+    queue: Queue,
 }
 
 impl Drop for Shared {
@@ -181,6 +192,67 @@ impl Store {
     pub fn begin(&self) -> WriteTxn<'_> {
         // A panic under the lock rolled its transaction back on its way out, so the state is whole.
         WriteTxn::new(self, self.shared.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Commits a change: if everything that it observed is as it was, everything that it staged is written, in one moment; else it is
+    /// an [`Outcome::Conflict`] and nothing is. In a file, it returns when the outcome is durable.
+    ///
+    /// Changes of several threads that come at the same time share one transaction and one sync; each has its own outcome. The
+    /// thread must not have a transaction open: it would wait for itself.
+    ///
+    /// What was observed and is where it was costs next to nothing to check, however much it is: where the version that was read and
+    /// the newest share pages, no row is looked at.
+    ///
+    /// # Errors
+    /// If the change was made against another store, a table has other types by now, or the store is full, damaged or
+    /// [broken](Error::Broken). Nothing is written, except if the disk fails: then it is found when the store is opened again.
+    ///
+    /// # Panics
+    /// If the code of a key's or a value's type does. Then nothing was written, and others are not affected.
+    pub fn commit(&self, change: Change<'_>) -> Result<Outcome> {
+        self.commit_with(change, Durability::Sync)
+    }
+
+    /// As [`commit`](Self::commit), returning when it is as durable as that. If another change in the same commit wants more, it
+    /// returns when that is so.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Durability, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.put(&STOCK, "apples", 12)?;
+    /// assert!(store.commit_with(change, Durability::None)?.is_committed());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for `commit`.
+    ///
+    /// # Panics
+    /// As for `commit`.
+    pub fn commit_with(&self, change: Change<'_>, durability: Durability) -> Result<Outcome> {
+        let (base, work) = change.into_parts(durability);
+        if !base.is_of(self) {
+            return Err(Error::OtherStore);
+        }
+        if work.is_empty() {
+            return Ok(Outcome::Committed { sequences: Vec::new() });
+        }
+        let outcome = self.queue().commit(self, work);
+        // Held until here: what it shares with the newest version is the same only as long as it is.
+        drop(base);
+        outcome
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.shared.queue
+    }
+
+    /// Returns when everything that was committed so far can be seen.
+    pub(crate) fn wait_for_published(&self) -> Result<()> {
+        self.durable().map_or(Ok(()), |durable| durable.drain(self.arena()))
     }
 
     pub(crate) fn arena(&self) -> &Arena<Catalog> {

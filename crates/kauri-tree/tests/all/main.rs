@@ -2,6 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size")]
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
+mod changes;
 mod files;
 mod model;
 #[cfg(unix)]
@@ -9,3 +10,4 @@ mod processes;
 mod random;
 mod tables;
 mod threads;
+mod watched;
