@@ -7,6 +7,8 @@ use std::thread;
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Durability, Options, Read, Store, Table, Write};
 
+use crate::watched::WatchedDisk;
+
 const ACCOUNTS: Table<u32, i64> = Table::new("accounts");
 const DONE: Table<(u32, u32), ()> = Table::new("done");
 
@@ -113,4 +115,34 @@ fn check_views(store: &Store) {
 fn threads_read_a_transaction_that_is_not_committed() {
     check_views(&Options::new().page_bytes(256).in_memory().unwrap());
     check_views(&Options::new().page_bytes(512).log_bytes(1 << 16).open(&MemoryDisk::new(), "store").unwrap());
+}
+
+#[test]
+fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
+    let disk = WatchedDisk::new();
+    let store = &Options::new().open(&disk, "store").unwrap();
+    let put = |account| {
+        let mut txn = store.begin();
+        txn.put(&ACCOUNTS, account, 0).unwrap();
+        txn.commit().unwrap();
+    };
+    put(0);
+    disk.watch.waits.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| put(1));
+        let look = || loop {
+            let txn = store.begin();
+            if txn.contains(&ACCOUNTS, 1).unwrap() {
+                txn.commit().unwrap();
+                return store.snapshot().contains(&ACCOUNTS, 1).unwrap();
+            }
+        };
+        let look = scope.spawn(look);
+        // Time enough to return too early.
+        for _ in 0..1_000 {
+            thread::yield_now();
+        }
+        disk.watch.waits.store(false, Ordering::Relaxed);
+        assert!(look.join().unwrap());
+    });
 }

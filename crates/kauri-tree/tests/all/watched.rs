@@ -1,4 +1,4 @@
-//! A disk in memory that counts what is read from it, and fails when it is told to.
+//! A disk in memory that counts what is read from it, and is slow, or fails, when it is told to.
 
 use std::io;
 use std::sync::Arc;
@@ -10,6 +10,10 @@ use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
 pub(crate) struct Watch {
     pub(crate) reads: Arc<AtomicUsize>,
     pub(crate) fails: Arc<AtomicBool>,
+    /// How often others may run before a write is done.
+    pub(crate) yields: Arc<AtomicUsize>,
+    /// Writes wait.
+    pub(crate) waits: Arc<AtomicBool>,
 }
 
 pub(crate) struct WatchedDisk {
@@ -49,6 +53,12 @@ impl Disk for WatchedDisk {
 
 impl WatchedFile {
     fn check(&self) -> io::Result<()> {
+        while self.watch.waits.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        for _ in 0..self.watch.yields.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
         match self.watch.fails.load(Ordering::Relaxed) {
             true => Err(io::Error::other("the disk was told to fail")),
             false => Ok(()),
