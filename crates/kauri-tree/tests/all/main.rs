@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
 mod changes;
+mod checker;
 mod files;
+mod hermitage;
+mod histories;
 mod model;
 #[cfg(unix)]
 mod processes;
