@@ -15,6 +15,7 @@ use crate::btree::Root;
 use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::merge::ChangeScan;
 use crate::overflow::VALUE_BYTES_MAX;
 use crate::read::{Read, Source};
 use crate::sequence;
@@ -93,11 +94,14 @@ pub(crate) struct Range {
     pub(crate) until: Bound<Box<[u8]>>,
 }
 
-/// What is to be written to a table: values by their keys, nothing for a row that is to be removed.
+/// Values by their keys; nothing for a row that is to be removed.
+pub(crate) type Rows = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
+
+/// What is to be written to a table.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) kind: Kind,
-    pub(crate) rows: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+    pub(crate) rows: Rows,
 }
 
 /// A row that is to be written under the next sequence of a prefix.
@@ -202,6 +206,38 @@ impl<'a> Change<'a> {
                 self.base.contains(table, key)
             }
         }
+    }
+
+    /// The rows of a table as the change sees them: those of the snapshot, under what is staged. What is looked at is observed.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<ChangeScan<'_, K, V>> {
+        if let Some(staged) = self.staged.get(table.name()) {
+            staged.kind.check(table.name(), Kind::of::<K, V>())?;
+        }
+        self.note(table, |_| ())?;
+        let root = self.base.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        Ok(ChangeScan::new(self, table.shared_name(), self.base.access(), root))
+    }
+
+    /// Notes a range of a table of which something was noted before, and tells where.
+    pub(crate) fn note_range(&self, table: &str, range: Range) -> Option<usize> {
+        let mut observed = self.observed.borrow_mut();
+        let ranges = &mut observed.get_mut(table)?.ranges;
+        ranges.push(range);
+        Some(ranges.len() - 1)
+    }
+
+    /// Takes back a part of a range that was noted and not looked at.
+    pub(crate) fn shorten_range(&self, table: &str, index: usize, shorten: impl FnOnce(&mut Range)) {
+        let mut observed = self.observed.borrow_mut();
+        shorten(&mut observed.get_mut(table).expect("noted before").ranges[index]);
+    }
+
+    /// What is staged for a table.
+    pub(crate) fn staged_rows(&self, table: &str) -> Option<&Rows> {
+        self.staged.get(table).map(|staged| &staged.rows)
     }
 
     /// What is staged for a key, if anything is.

@@ -1,6 +1,6 @@
 //! Changes against maps: what a commit answers is what comparing everything that was observed would answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +23,20 @@ struct Pending<'a> {
     staged: BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>,
 }
 
+fn is_in<K: Bytes + ?Sized>((from, until): &Ends, key: &[u8]) -> bool {
+    let after = match from {
+        Bound::Unbounded => true,
+        Bound::Included(from) => K::compare(from, key).is_le(),
+        Bound::Excluded(from) => K::compare(from, key).is_lt(),
+    };
+    after
+        && match until {
+            Bound::Unbounded => true,
+            Bound::Included(until) => K::compare(key, until).is_le(),
+            Bound::Excluded(until) => K::compare(key, until).is_lt(),
+        }
+}
+
 impl<'a> Pending<'a> {
     fn new(store: &'a Store, base: Models) -> Self {
         let change = Change::new(store.snapshot());
@@ -34,7 +48,8 @@ impl<'a> Pending<'a> {
         let key = world.key();
         match world.random.below(12) {
             0..4 => self.read(world, which, key),
-            4..6 => self.observe_range(world, which, key),
+            4 => self.observe_range(world, which, key),
+            5 => self.scan(world, which, key),
             6..10 => {
                 let value = world.value();
                 self.change.put(&world.tables[which], &key, &value).unwrap();
@@ -74,6 +89,52 @@ impl<'a> Pending<'a> {
         self.ranges.push((which, (from, until)));
     }
 
+    /// Some rows from either end of a range, which is observed as far as that went.
+    fn scan<K: Bytes + ?Sized>(&mut self, world: &mut World<K>, which: usize, key: Vec<u8>) {
+        let (from, until) = (world.random.below(4) > 0, world.random.below(4) > 0);
+        let (from, until) = (from.then_some(key), until.then(|| world.key()));
+        let ends = (
+            from.as_ref().map_or(Bound::Unbounded, |from| Bound::Included(from.clone())),
+            until.as_ref().map_or(Bound::Unbounded, |until| Bound::Excluded(until.clone())),
+        );
+        let mut model = self.base[which].clone();
+        for ((_, key), value) in self.staged.iter().filter(|((table, _), _)| *table == which) {
+            match value {
+                Some(value) => model.insert(key.clone(), value.clone()),
+                None => model.remove(key),
+            };
+        }
+        let mut expected: VecDeque<_> = model.into_iter().filter(|(key, _)| is_in::<K>(&ends, key)).collect();
+        expected.make_contiguous().sort_by(|left, right| K::compare(&left.0, &right.0));
+
+        let mut rows = self.change.scan(&world.tables[which]).unwrap();
+        rows = if let Some(from) = &from { rows.from(from) } else { rows };
+        rows = if let Some(until) = &until { rows.until(until) } else { rows };
+        let (steps, fronts) = (world.random.below(12), world.random.below(4));
+        let (mut front, mut back, mut met) = (None, None, false);
+        for _ in 0..steps {
+            let from_front = world.random.below(3) < fronts;
+            let (found, row) = match from_front {
+                true => (rows.next().unwrap(), expected.pop_front()),
+                false => (rows.previous().unwrap(), expected.pop_back()),
+            };
+            let found = found.map(|(key, value)| (key.to_vec(), value.into_owned()));
+            assert_eq!(found, row);
+            match row {
+                None => met = true,
+                Some((key, _)) if from_front => front = Some(key),
+                Some((key, _)) => back = Some(key),
+            }
+        }
+        drop(rows);
+        if met {
+            self.ranges.push((which, ends));
+            return;
+        }
+        self.ranges.extend(front.map(|key| (which, (ends.0.clone(), Bound::Included(key)))));
+        self.ranges.extend(back.map(|key| (which, (Bound::Included(key), ends.1))));
+    }
+
     /// The first key that was observed and is not as it was.
     fn conflict<K: Bytes + ?Sized>(&self, world: &World<K>) -> Option<Outcome> {
         let mut places = [0, 1, 2];
@@ -88,21 +149,8 @@ impl<'a> Pending<'a> {
     }
 
     fn observes<K: Bytes + ?Sized>(&self, which: usize, key: &[u8]) -> bool {
-        let is_in = |(from, until): &Ends| {
-            let after = match from {
-                Bound::Unbounded => true,
-                Bound::Included(from) => K::compare(from, key).is_le(),
-                Bound::Excluded(from) => K::compare(from, key).is_lt(),
-            };
-            after
-                && match until {
-                    Bound::Unbounded => true,
-                    Bound::Included(until) => K::compare(key, until).is_le(),
-                    Bound::Excluded(until) => K::compare(key, until).is_lt(),
-                }
-        };
         self.keys.contains(&(which, key.to_vec()))
-            || self.ranges.iter().any(|(table, ends)| *table == which && is_in(ends))
+            || self.ranges.iter().any(|(table, ends)| *table == which && is_in::<K>(ends, key))
     }
 
     fn commit<K: Bytes + ?Sized>(self, store: &Store, world: &mut World<K>) -> bool {
