@@ -194,6 +194,18 @@ fn stir<K: Bytes + ?Sized>(store: &Store, world: &mut World<K>) {
     }
 }
 
+/// Writes another value of the same length, to the row of a long one if there is any.
+fn spoil<K: Bytes + ?Sized>(store: &Store, world: &mut World<K>) {
+    let which = world.random.below(3);
+    let table = &world.tables[which];
+    let Some((key, value)) = world.models[which].iter_mut().max_by_key(|(_, value)| value.len()) else { return };
+    let Some(last) = value.last_mut() else { return };
+    *last ^= 1;
+    let mut txn = store.begin();
+    txn.put(table, key, value).unwrap();
+    txn.commit().unwrap();
+}
+
 /// Drops a table and makes it anew as it was.
 fn remake<K: Bytes + ?Sized>(store: &Store, world: &mut World<K>) {
     let which = world.random.below(3);
@@ -214,7 +226,8 @@ fn check<K: Bytes + ?Sized>(store: &Store, page_bytes: usize, spread: usize, rou
             0 => world.transaction(store),
             1 => stir(store, &mut world),
             2 if world.random.below(8) == 0 => remake(store, &mut world),
-            3..8 if !open.is_empty() => {
+            3 => spoil(store, &mut world),
+            4..8 if !open.is_empty() => {
                 let pending = open.swap_remove(world.random.below(open.len()));
                 outcomes[usize::from(pending.commit(store, &mut world))] += 1;
                 world.compare(&store.snapshot(), &world.models);
