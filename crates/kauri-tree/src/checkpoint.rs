@@ -154,7 +154,8 @@ impl Durable {
         // Pages that lie side by side are written at once: a call for each costs more than copying it does.
         let (mut first, mut buffer) = (0, Vec::with_capacity(WRITE_BYTES_MAX));
         for page in born.into_iter().filter(|page| *page != bitmap.first) {
-            let Some((birth, bytes)) = reader.whole(page) else { continue };
+            let operation = reader.operation();
+            let Some((birth, bytes)) = operation.whole(page) else { continue };
             let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(page);
             if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
                 self.file.write(first, &buffer)?;

@@ -160,7 +160,9 @@ impl Durable {
         self.check()?;
         let turn = state.turn.as_mut().expect("a store in a file has a log");
         if turn.body.is_empty() {
-            return Ok(Pending::default());
+            // It wrote nothing, but may have read what is on its way: who hears of that finds it in the next snapshot.
+            let ticket = Some(self.group.all(Until::Written));
+            return Ok(Pending { ticket, ..Pending::default() });
         }
         if turn.opened {
             // A crash may have kept a record and lost the one before it. If the lost one were made again to the byte, the

@@ -60,6 +60,13 @@ pub enum Error {
     Undecodable(kauri_wire::WireError),
     /// The store has as many pages as it can have.
     Full,
+    /// The last sequence under a prefix of a table is used: there is none to append a row with.
+    LastSequence {
+        /// The table.
+        table: Box<str>,
+    },
+    /// A change was made against a snapshot of another store than it is committed to.
+    OtherStore,
 }
 
 impl Error {
@@ -119,6 +126,13 @@ impl fmt::Display for Error {
             }
             Self::Undecodable(error) => write!(f, "a key or a value is not of its table's type: {error}"),
             Self::Full => f.write_str("the store is full: it has as many pages as it can have"),
+            Self::LastSequence { table } => {
+                write!(
+                    f,
+                    "expected a sequence after the last row under a prefix of table `{table}`; that row has the greatest there is"
+                )
+            }
+            Self::OtherStore => f.write_str("the change was made against a snapshot of another store"),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Kauri's store: everything that must survive is a row in one tree.
 //!
 //! A [`Store`] has typed [`Table`]s. Any number of [`Snapshot`]s read it, each one version, without a lock; one [`WriteTxn`] at a
-//! time makes the next version, and can nest others. Both share [`Read`].
+//! time makes the next version, and can nest others. Both share [`Read`]. Many threads can read what a transaction has so far: each
+//! through a [`View`]. A [`Change`] is made on a snapshot, by any number of threads at once, and [committed](Store::commit) if what it
+//! read still holds.
 //!
 //! ```
 //! use kauri_tree::{Read, Store, Table, Write};
@@ -30,12 +32,13 @@
 //! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
 //! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), [`Snapshot`]
-//! and [`WriteTxn`].
+//! and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`].
 
 #![forbid(unsafe_code)]
 
 mod btree;
 mod catalog;
+mod change;
 mod checkpoint;
 mod durable;
 mod error;
@@ -43,29 +46,39 @@ mod file;
 mod free;
 mod group;
 mod keeper;
+mod kind;
 mod log;
+mod merge;
 mod meta;
 mod node;
 mod open;
 mod overflow;
 mod pager;
+mod queue;
 mod read;
 mod scan;
+mod sequence;
 mod snapshot;
 mod store;
 mod sync;
 mod table;
+mod validate;
 mod value;
+mod view;
 mod write;
 
 pub use kauri_disk as disk;
 
+pub use change::{Change, Outcome};
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};
+pub use merge::ChangeScan;
 pub use read::{Read, Write};
 pub use scan::Scan;
+pub use sequence::SEQUENCES;
 pub use snapshot::Snapshot;
 pub use store::{Options, Report, Stat, Store};
 pub use table::Table;
 pub use value::Value;
+pub use view::View;
 pub use write::WriteTxn;

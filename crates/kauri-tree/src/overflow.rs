@@ -56,6 +56,11 @@ impl Reference {
         Ok(Self { bytes: u32::from_le_bytes([a, b, c, d]), first: u32::from_le_bytes([e, f, g, h]) })
     }
 
+    /// The length of the value.
+    pub(crate) const fn len(self) -> usize {
+        self.bytes as usize
+    }
+
     pub(crate) fn encode(self) -> [u8; REFERENCE_BYTES] {
         let ([a, b, c, d], [e, f, g, h]) = (self.bytes.to_le_bytes(), self.first.to_le_bytes());
         [a, b, c, d, e, f, g, h]

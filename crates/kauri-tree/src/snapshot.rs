@@ -38,6 +38,15 @@ impl<'a> Snapshot<'a> {
         self.pages.reader.version().number()
     }
 
+    /// Whether it is a version of this store.
+    pub(crate) fn is_of(&self, store: &Store) -> bool {
+        std::ptr::eq(self.pages.store.arena(), store.arena())
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.pages.page_bytes()
+    }
+
     /// The names of the tables, in order.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.pages.reader.root().iter().map(|(name, ..)| name)

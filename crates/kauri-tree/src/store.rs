@@ -11,10 +11,11 @@ use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Order, Root, Seen};
 use crate::catalog::Catalog;
+use crate::change::{Change, Outcome};
 use crate::disk::Disk;
 #[cfg(unix)]
 use crate::disk::OsDisk;
-use crate::durable::{Durable, Pending, Turn};
+use crate::durable::{Durability, Durable, Pending, Turn};
 use crate::error::{Error, Fault, Result};
 use crate::group::Until;
 use crate::keeper::Keeper;
@@ -23,6 +24,7 @@ use crate::meta::LOG_PAGE;
 use crate::open::{self, Opened};
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
+use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::table::OWN_ORDER;
 use crate::write::WriteTxn;
@@ -152,6 +154,8 @@ struct Shared {
     arena: Arc<Arena<Catalog>>,
     inner: Arc<Inner>,
     keeper: Option<Keeper>,
+    /// Changes that wait to be committed.
+    queue: Queue,
 }
 
 /// What handles and the keeper share.
@@ -258,7 +262,8 @@ impl Store {
 
     fn new(state: State, arena: Arc<Arena<Catalog>>, durable: Option<Durable>, keeper: bool) -> Self {
         let inner = Arc::new(Inner { state: parking_lot::Mutex::new(state), durable });
-        Self { shared: Arc::new(Shared { arena, inner, keeper: keeper.then(Keeper::default) }) }
+        let keeper = keeper.then(Keeper::default);
+        Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default() }) }
     }
 
     /// Writes everything that was committed to its pages, and empties the log. Others can write meanwhile. This happens by itself
@@ -326,6 +331,67 @@ impl Store {
     #[must_use]
     pub fn try_begin(&self) -> Option<WriteTxn<'_>> {
         Some(WriteTxn::new(self, self.shared.inner.try_turn()?))
+    }
+
+    /// Commits a change: if everything that it observed is as it was, everything that it staged is written, in one moment; else it is
+    /// an [`Outcome::Conflict`] and nothing is. In a file, it returns when the outcome is durable.
+    ///
+    /// Changes of several threads that come at the same time share one transaction and one sync; each has its own outcome. The
+    /// thread must not have a transaction open: it would wait for itself.
+    ///
+    /// What was observed and is where it was costs next to nothing to check, however much it is: where the version that was read and
+    /// the newest share pages, no row is looked at.
+    ///
+    /// # Errors
+    /// If the change was made against another store, a table has other types by now, or the store is full, damaged or
+    /// [broken](Error::Broken). Nothing is written, except if the disk fails: then it is found when the store is opened again.
+    ///
+    /// # Panics
+    /// If the code of a key's or a value's type does. Then nothing was written, and others are not affected.
+    pub fn commit(&self, change: Change<'_>) -> Result<Outcome> {
+        self.commit_with(change, Durability::Sync)
+    }
+
+    /// As [`commit`](Self::commit), returning when it is as durable as that. If another change in the same commit wants more, it
+    /// returns when that is so.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Durability, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.put(&STOCK, "apples", 12)?;
+    /// assert!(store.commit_with(change, Durability::None)?.is_committed());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for `commit`.
+    ///
+    /// # Panics
+    /// As for `commit`.
+    pub fn commit_with(&self, change: Change<'_>, durability: Durability) -> Result<Outcome> {
+        let (base, work) = change.into_parts(durability);
+        if !base.is_of(self) {
+            return Err(Error::OtherStore);
+        }
+        if work.is_empty() {
+            return Ok(Outcome::Committed { sequences: Vec::new() });
+        }
+        let outcome = self.queue().commit(self, work);
+        // Held until here: what it shares with the newest version is the same only as long as it is.
+        drop(base);
+        outcome
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.shared.queue
+    }
+
+    /// Returns when everything that was committed so far can be seen.
+    pub(crate) fn wait_for_published(&self) -> Result<()> {
+        self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written))
     }
 
     pub(crate) fn arena(&self) -> &Arena<Catalog> {

@@ -38,6 +38,11 @@ impl<K: ?Sized, V: ?Sized> Table<K, V> {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Its name, without a copy if it is a constant's.
+    pub(crate) fn shared_name(&self) -> Cow<'static, str> {
+        self.name.clone()
+    }
 }
 
 /// What the types of a table end with whose keys are not in the order of their bytes.

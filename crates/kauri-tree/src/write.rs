@@ -3,7 +3,7 @@
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Old, Root};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Types};
 use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::log::{Body, Mark};
@@ -14,6 +14,7 @@ use crate::read::{Access, Read, Source, Write};
 use crate::store::{State, Store, TurnGuard};
 use crate::table::Table;
 use crate::value::Value;
+use crate::view::View;
 
 /// The one writer's changes, until [`commit`](Self::commit). Dropped without it, they are as if they had never been.
 ///
@@ -100,6 +101,13 @@ impl<'a> WriteTxn<'a> {
         WriteTxn::start(Turn::Lent(self.turn.state_mut()))
     }
 
+    /// What the transaction has so far, for many threads to read while it is borrowed.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        let state = self.turn.state();
+        View::new(&state.pager, &state.catalog)
+    }
+
     /// Makes the changes a version of the store, or, if nested, changes of the transaction around. In a file, it returns when they
     /// are durable; others can begin meanwhile.
     ///
@@ -155,14 +163,51 @@ impl<'a> WriteTxn<'a> {
         Ok(true)
     }
 
-    fn change<K: Key + ?Sized, V: Value + ?Sized>(
+    /// Writes a row, by its bytes.
+    pub(crate) fn put_bytes<K: Key + ?Sized>(
         &mut self,
-        table: &Table<K, V>,
+        table: &str,
+        types: Types,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let page_bytes = self.turn.state().page_bytes;
+        check_key(key, page_bytes)?;
+        let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
+            if btree::fits(page_bytes, key.len(), value.len()) {
+                return btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value));
+            }
+            let reference = overflow::write(pages, page_bytes, value)?.encode();
+            btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference))
+        };
+        self.change::<K>(table, types, change, |body, _| body.put(key, value))?;
+        Ok(())
+    }
+
+    /// Removes a row, by its bytes, and tells whether there was one.
+    pub(crate) fn remove_bytes<K: Key + ?Sized>(&mut self, table: &str, types: Types, key: &[u8]) -> Result<bool> {
+        // A table that is missing is not made for this.
+        if self.root(table, types)?.is_none() {
+            return Ok(false);
+        }
+        let change = |pages: &mut Pager<Catalog>, root: &mut Root| btree::remove::<Of<K>>(pages, root, key);
+        let log = |body: &mut Body, old: &Old| {
+            if *old != Old::Missing {
+                body.remove(key);
+            }
+        };
+        self.change::<K>(table, types, change, log)
+    }
+
+    fn change<K: Key + ?Sized>(
+        &mut self,
+        table: &str,
+        types: Types,
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
         log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
         let state = self.turn.state_mut();
-        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
+        let place = state.catalog.find_or_make(table, types)?;
         let mut root = state.catalog.root(place);
         let changed = change(&mut state.pager, &mut root);
         // Also after an error: the pages that were made fresh on the way belong to the tree now.
@@ -170,7 +215,7 @@ impl<'a> WriteTxn<'a> {
         let old = changed?;
         if let Some(turn) = &mut state.turn {
             if K::BYTEWISE {
-                turn.body.table(place, Table::<K, V>::types, table.name());
+                turn.body.table(place, types, table);
                 log(&mut turn.body, &old);
             } else {
                 // Without the key's type nobody could do it again.
@@ -223,41 +268,17 @@ impl Write for WriteTxn<'_> {
         key: K::Ref<'_>,
         value: V::Ref<'_>,
     ) -> Result<()> {
-        let page_bytes = self.turn.state().page_bytes;
         K::with_bytes(key, |key| {
-            check_key(key, page_bytes)?;
-            V::with_bytes(value, |value| {
-                let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
-                    if btree::fits(page_bytes, key.len(), value.len()) {
-                        return btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value));
-                    }
-                    let reference = overflow::write(pages, page_bytes, value)?.encode();
-                    btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference))
-                };
-                self.change(table, change, |body, _| body.put(key, value))
-            })
-        })?;
-        Ok(())
+            V::with_bytes(value, |value| self.put_bytes::<K>(table.name(), Table::<K, V>::types, key, value))
+        })
     }
 
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
-        // A table that is missing is not made for this.
-        if self.root(table.name(), Table::<K, V>::types)?.is_none() {
-            return Ok(false);
-        }
-        K::with_bytes(key, |key| {
-            let change = |pages: &mut Pager<Catalog>, root: &mut Root| btree::remove::<Of<K>>(pages, root, key);
-            let log = |body: &mut Body, old: &Old| {
-                if *old != Old::Missing {
-                    body.remove(key);
-                }
-            };
-            self.change(table, change, log)
-        })
+        K::with_bytes(key, |key| self.remove_bytes::<K>(table.name(), Table::<K, V>::types, key))
     }
 }
 
-fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
+pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
     let most = btree::key_bytes_max(page_bytes);
     match key.len() {
         found if found > most => Err(Error::KeyTooLong { most, found }),

@@ -4,6 +4,7 @@
 //! to the change fresh (a page of the transaction's own; one copy per page and transaction), so whoever holds the old root
 //! goes on seeing the old tree.
 
+mod diff;
 mod edit;
 mod scan;
 mod search;
@@ -11,6 +12,7 @@ mod verify;
 
 use std::cmp::Ordering;
 
+pub(crate) use diff::{Between, first_difference, is_same};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use scan::{Row, Scan};
 pub(crate) use search::{get, rank};

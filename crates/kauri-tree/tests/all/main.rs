@@ -2,7 +2,11 @@
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size")]
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
+mod changes;
+mod checker;
 mod files;
+mod hermitage;
+mod histories;
 mod keeper;
 mod model;
 #[cfg(unix)]
@@ -10,3 +14,4 @@ mod processes;
 mod random;
 mod tables;
 mod threads;
+mod watched;

@@ -8,26 +8,36 @@ use kauri_wire::{Key, WireError};
 
 use crate::random::Random;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-type Models = [Model; 3];
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Models = [Model; 3];
 
 /// Three tables, and what should be in them.
-struct World<K: ?Sized> {
-    tables: [Table<K, [u8]>; 3],
-    models: Models,
-    random: Random,
+pub(crate) struct World<K: ?Sized> {
+    pub(crate) tables: [Table<K, [u8]>; 3],
+    pub(crate) models: Models,
+    pub(crate) random: Random,
     spread: usize,
     page_bytes: usize,
 }
 
 /// Keys that are any bytes, in some order.
-trait Bytes: for<'a> Key<Ref<'a> = &'a [u8], View<'a> = &'a [u8]> {}
+pub(crate) trait Bytes: for<'a> Key<Ref<'a> = &'a [u8], View<'a> = &'a [u8]> {}
 impl<K: for<'a> Key<Ref<'a> = &'a [u8], View<'a> = &'a [u8]> + ?Sized> Bytes for K {}
 
 impl<K: Bytes + ?Sized> World<K> {
-    fn new(page_bytes: usize, spread: usize, seed: u64) -> Self {
+    pub(crate) fn new(page_bytes: usize, spread: usize, seed: u64) -> Self {
         let tables = ["one", "two", "three"].map(Table::new);
         Self { tables, models: Models::default(), random: Random(seed), spread, page_bytes }
+    }
+
+    /// A key that may be in a table.
+    pub(crate) fn key(&mut self) -> Vec<u8> {
+        self.random.key(self.page_bytes / 4 - 8, self.spread)
+    }
+
+    /// A value, mostly short.
+    pub(crate) fn value(&mut self) -> Vec<u8> {
+        self.random.value(self.page_bytes)
     }
 
     fn change(&mut self, txn: &mut WriteTxn<'_>) {
@@ -79,7 +89,7 @@ impl<K: Bytes + ?Sized> World<K> {
         }
     }
 
-    fn transaction(&mut self, store: &Store) {
+    pub(crate) fn transaction(&mut self, store: &Store) {
         let before = self.models.clone();
         let mut txn = store.begin();
         self.changes(&mut txn, 3);
@@ -94,7 +104,7 @@ impl<K: Bytes + ?Sized> World<K> {
         assert_eq!(store.verify().unwrap().rows, rows as u64);
     }
 
-    fn compare(&self, from: &impl Read, models: &Models) {
+    pub(crate) fn compare(&self, from: &impl Read, models: &Models) {
         for (table, model) in self.tables.iter().zip(models) {
             compare(from, table, model);
         }
@@ -146,7 +156,7 @@ fn stores_agree_with_maps_on_larger_pages() {
 }
 
 /// Longer keys first, then by their bytes backwards: nothing like the order of bytes.
-struct Odd;
+pub(crate) struct Odd;
 
 impl Key for Odd {
     type Ref<'a> = &'a [u8];

@@ -7,6 +7,8 @@ use std::thread;
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Durability, Options, Read, Store, Table, Write};
 
+use crate::watched::WatchedDisk;
+
 const ACCOUNTS: Table<u32, i64> = Table::new("accounts");
 const DONE: Table<(u32, u32), ()> = Table::new("done");
 
@@ -75,4 +77,72 @@ fn threads_share_a_store_in_a_file() {
     let options = Options::new().page_bytes(512).log_bytes(1 << 16);
     check(&options.open(&disk, "store").unwrap());
     check_whole(&options.open(&disk, "store").unwrap());
+}
+
+/// Threads read what a transaction has and nobody else sees; then it goes on.
+fn check_views(store: &Store) {
+    const ROWS: u32 = 2_000;
+    let expected = |from: u32| (from..ROWS).step_by(4).map(i64::from).sum::<i64>();
+    let mut txn = store.begin();
+    for account in 0..ROWS {
+        txn.put(&ACCOUNTS, account, i64::from(account)).unwrap();
+    }
+    let mut nest = txn.nest();
+    nest.put(&DONE, (1, 1), ()).unwrap();
+    let view = nest.view();
+    thread::scope(|scope| {
+        for from in 0..4 {
+            scope.spawn(move || {
+                let accounts = (from..ROWS).step_by(4);
+                let found: i64 = accounts.map(|account| view.get(&ACCOUNTS, account).unwrap().unwrap()).sum();
+                assert_eq!(found, expected(from));
+                assert_eq!((view.len(&ACCOUNTS).unwrap(), view.contains(&DONE, (1, 1)).unwrap()), (2_000, true));
+                assert_eq!(store.snapshot().len(&ACCOUNTS).unwrap(), 0, "it is not committed");
+            });
+        }
+    });
+    drop(nest);
+    txn.put(&ACCOUNTS, 0, 5).unwrap();
+    let view = txn.view();
+    assert_eq!((view.get(&ACCOUNTS, 0).unwrap(), view.len(&DONE).unwrap()), (Some(5), 0));
+    let rows = view.scan(&ACCOUNTS).unwrap().map(|_, _| ()).count();
+    assert_eq!(rows, ROWS as usize);
+    txn.commit().unwrap();
+    assert_eq!(store.snapshot().get(&ACCOUNTS, 0).unwrap(), Some(5));
+}
+
+#[test]
+fn threads_read_a_transaction_that_is_not_committed() {
+    check_views(&Options::new().page_bytes(256).in_memory().unwrap());
+    check_views(&Options::new().page_bytes(512).log_bytes(1 << 16).open(&MemoryDisk::new(), "store").unwrap());
+}
+
+#[test]
+fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
+    let disk = WatchedDisk::new();
+    let store = &Options::new().open(&disk, "store").unwrap();
+    let put = |account| {
+        let mut txn = store.begin();
+        txn.put(&ACCOUNTS, account, 0).unwrap();
+        txn.commit().unwrap();
+    };
+    put(0);
+    disk.watch.waits.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| put(1));
+        let look = || loop {
+            let txn = store.begin();
+            if txn.contains(&ACCOUNTS, 1).unwrap() {
+                txn.commit().unwrap();
+                return store.snapshot().contains(&ACCOUNTS, 1).unwrap();
+            }
+        };
+        let look = scope.spawn(look);
+        // Time enough to return too early.
+        for _ in 0..1_000 {
+            thread::yield_now();
+        }
+        disk.watch.waits.store(false, Ordering::Relaxed);
+        assert!(look.join().unwrap());
+    });
 }

@@ -1,0 +1,451 @@
+//! A change: what was read from a version, and what is to be written if that still holds.
+//!
+//! Nothing is locked while a change is made. When it is committed, what it observed is compared with the newest state, and only if
+//! all of it is as it was are the writes applied. So changes that commit are serializable: each is as if it had been made and
+//! committed in one moment, that of its commit.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, RangeBounds};
+
+use kauri_wire::Key;
+
+use crate::btree::Root;
+use crate::durable::Durability;
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::merge::ChangeScan;
+use crate::overflow::VALUE_BYTES_MAX;
+use crate::read::{Read, Source};
+use crate::sequence;
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use crate::value::Value;
+use crate::write::check_key;
+
+/// What was observed in a snapshot, and what is to be written if it still holds when the change is
+/// [committed](crate::Store::commit).
+///
+/// Observed are keys, whether they had a value or not, and ranges, with the rows that they had and those that they had not. Staged
+/// are rows to put and to remove, and rows to append: those get their keys from the commit itself, so that two changes that append
+/// under the same prefix are no conflict.
+///
+/// Dropped without a commit, it is as if it had never been. The snapshot is held as long as the change.
+///
+/// ```
+/// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+///
+/// const ACCOUNTS: Table<str, i64> = Table::new("accounts");
+/// const ENTRIES: Table<(String, u64), i64> = Table::new("entries");
+///
+/// fn pay(store: &Store, from: &str, amount: i64) -> kauri_tree::Result<Outcome> {
+///     let mut change = Change::new(store.snapshot());
+///     let balance = change.get(&ACCOUNTS, from)?.unwrap_or(0);
+///     change.put(&ACCOUNTS, from, balance - amount)?;
+///     change.append(&ENTRIES, b"ann\x00\x01", -amount)?;
+///     store.commit(change)
+/// }
+///
+/// let store = Store::in_memory()?;
+/// assert_eq!(pay(&store, "ann", 5)?, Outcome::Committed { sequences: vec![1] });
+/// assert_eq!(pay(&store, "ann", 7)?, Outcome::Committed { sequences: vec![2] });
+/// assert_eq!(store.snapshot().get(&ENTRIES, ("ann", 2))?, Some(-7));
+///
+/// // Two who saw the same balance: one of them has to look again.
+/// let [mut first, mut second] = [(); 2].map(|()| Change::new(store.snapshot()));
+/// for change in [&mut first, &mut second] {
+///     let balance = change.get(&ACCOUNTS, "ann")?.unwrap_or(0);
+///     change.put(&ACCOUNTS, "ann", balance - 1)?;
+/// }
+/// assert!(store.commit(first)?.is_committed());
+/// assert_eq!(store.commit(second)?, Outcome::Conflict { table: "accounts".into(), key: b"ann"[..].into() });
+/// assert_eq!(store.snapshot().get(&ACCOUNTS, "ann")?, Some(-13));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+#[must_use = "a change does nothing until it is committed"]
+#[derive(Debug)]
+pub struct Change<'a> {
+    base: Snapshot<'a>,
+    /// Reading is observing, and reading needs no more than a shared borrow.
+    observed: RefCell<ByTable<Observed>>,
+    staged: ByTable<Staged>,
+    appended: Vec<Appended>,
+    staged_bytes: usize,
+}
+
+/// Something for each table, by name.
+pub(crate) type ByTable<T> = BTreeMap<Cow<'static, str>, T>;
+
+/// What was seen of a table.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) kind: Kind,
+    /// Where the table began in the version that was read.
+    pub(crate) base: Root,
+    pub(crate) keys: BTreeSet<Box<[u8]>>,
+    pub(crate) ranges: Vec<Range>,
+}
+
+/// A range that was seen.
+#[derive(Debug)]
+pub(crate) struct Range {
+    pub(crate) from: Bound<Box<[u8]>>,
+    pub(crate) until: Bound<Box<[u8]>>,
+}
+
+/// Values by their keys; nothing for a row that is to be removed.
+pub(crate) type Rows = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
+
+/// What is to be written to a table.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) kind: Kind,
+    pub(crate) rows: Rows,
+}
+
+/// A row that is to be written under the next sequence of a prefix.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) table: Cow<'static, str>,
+    pub(crate) kind: Kind,
+    pub(crate) prefix: Box<[u8]>,
+    pub(crate) value: Box<[u8]>,
+}
+
+/// A change that is on its way, without the snapshot it was made against: whoever waits for it holds that.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) observed: ByTable<Observed>,
+    pub(crate) staged: ByTable<Staged>,
+    pub(crate) appended: Vec<Appended>,
+    pub(crate) staged_bytes: usize,
+    pub(crate) durability: Durability,
+}
+
+/// How a commit of a [`Change`] ended.
+#[must_use = "a conflict is an outcome: the change was not made"]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Everything observed was as it was, and everything staged is written.
+    Committed {
+        /// The sequences of the appended rows, in the order in which they were appended to the change.
+        sequences: Vec<u64>,
+    },
+    /// Something observed has changed, and nothing was written. A snapshot that is taken now sees what has changed.
+    Conflict {
+        /// The first table, by name, that is not as it was observed.
+        table: Box<str>,
+        /// The first of its keys, in the table's order, that was observed and has another value now, or none, or has one now and
+        /// had none: as the bytes of the key.
+        key: Box<[u8]>,
+    },
+}
+
+impl Outcome {
+    /// Whether the change was made.
+    #[must_use]
+    pub const fn is_committed(&self) -> bool {
+        matches!(self, Self::Committed { .. })
+    }
+}
+
+impl<'a> Change<'a> {
+    /// A change against a snapshot: so far nothing is observed and nothing is staged.
+    pub fn new(base: Snapshot<'a>) -> Self {
+        Self { base, observed: RefCell::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
+    }
+
+    /// The snapshot. What is read from it directly is not observed, and so may have changed when the change is committed.
+    #[must_use]
+    pub const fn base(&self) -> &Snapshot<'a> {
+        &self.base
+    }
+
+    /// The value of a key: what was staged for it, if anything was; else what the snapshot has, which is then
+    /// [observed](Self::observe).
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// assert_eq!(change.get(&STOCK, "apples")?, None);
+    /// change.put(&STOCK, "apples", 12)?;
+    /// assert_eq!(change.get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    pub fn get<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<V::View<'_>>> {
+        match self.staged(table, key)? {
+            Some(Some(value)) => Ok(Some(V::decode(Cow::Borrowed(value))?)),
+            Some(None) => Ok(None),
+            None => {
+                self.observe(table, key)?;
+                self.base.get(table, key)
+            }
+        }
+    }
+
+    /// Whether a key has a value, as for [`get`](Self::get).
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    pub fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
+        match self.staged(table, key)? {
+            Some(value) => Ok(value.is_some()),
+            None => {
+                self.observe(table, key)?;
+                self.base.contains(table, key)
+            }
+        }
+    }
+
+    /// The rows of a table as the change sees them: those of the snapshot, under what is staged. What is looked at is observed.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<ChangeScan<'_, K, V>> {
+        if let Some(staged) = self.staged.get(table.name()) {
+            staged.kind.check(table.name(), Kind::of::<K, V>())?;
+        }
+        self.note(table, |_| ())?;
+        let root = self.base.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        Ok(ChangeScan::new(self, table.shared_name(), self.base.access(), root))
+    }
+
+    /// Notes a range of a table of which something was noted before, and tells where.
+    pub(crate) fn note_range(&self, table: &str, range: Range) -> Option<usize> {
+        let mut observed = self.observed.borrow_mut();
+        let ranges = &mut observed.get_mut(table)?.ranges;
+        ranges.push(range);
+        Some(ranges.len() - 1)
+    }
+
+    /// Takes back a part of a range that was noted and not looked at.
+    pub(crate) fn shorten_range(&self, table: &str, index: usize, shorten: impl FnOnce(&mut Range)) {
+        let mut observed = self.observed.borrow_mut();
+        shorten(&mut observed.get_mut(table).expect("noted before").ranges[index]);
+    }
+
+    /// What is staged for a table.
+    pub(crate) fn staged_rows(&self, table: &str) -> Option<&Rows> {
+        self.staged.get(table).map(|staged| &staged.rows)
+    }
+
+    /// What is staged for a key, if anything is.
+    #[expect(clippy::option_option, reason = "not staged; staged to be removed; staged to be put")]
+    fn staged<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<Option<&[u8]>>> {
+        let Some(staged) = self.staged.get(table.name()) else { return Ok(None) };
+        staged.kind.check(table.name(), Kind::of::<K, V>())?;
+        Ok(K::with_bytes(key, |key| staged.rows.get(key).map(Option::as_deref)))
+    }
+
+    /// Notes that a key was read from the snapshot: that it had the value it has there, or none. If it has another at the commit,
+    /// that is a conflict. A value that was written again and is the same, byte for byte, is no conflict.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let change = Change::new(store.snapshot());
+    /// change.observe(&STOCK, "apples")?; // there are none
+    ///
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(!store.commit(change)?.is_committed());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn observe<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<()> {
+        self.note(table, |observed| {
+            K::with_bytes(key, |key| {
+                if !observed.keys.contains(key) {
+                    observed.keys.insert(key.into());
+                }
+            });
+        })
+    }
+
+    /// Notes that a range of keys was read from the snapshot: that it had the rows it has there, and no others. Say the bounds that
+    /// were looked at, not those that were asked for: a scan that stopped at a row has seen nothing behind it.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let change = Change::new(store.snapshot());
+    /// change.observe_range(&STOCK, "a".."c")?; // nothing is there
+    ///
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "bananas", 3)?;
+    /// txn.put(&STOCK, "cherries", 40)?;
+    /// txn.commit()?;
+    /// assert_eq!(store.commit(change)?, Outcome::Conflict { table: "stock".into(), key: b"bananas"[..].into() });
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn observe_range<'k, K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        range: impl RangeBounds<K::Ref<'k>>,
+    ) -> Result<()> {
+        let bytes = |bound: Bound<&K::Ref<'k>>| bound.map(|key| K::encode(*key).into_boxed_slice());
+        let range = Range { from: bytes(range.start_bound()), until: bytes(range.end_bound()) };
+        self.note(table, |observed| observed.ranges.push(range))
+    }
+
+    fn note<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        note: impl FnOnce(&mut Observed),
+    ) -> Result<()> {
+        let kind = Kind::of::<K, V>();
+        let mut all = self.observed.borrow_mut();
+        if let Some(observed) = all.get_mut(table.name()) {
+            observed.kind.check(table.name(), kind)?;
+            note(observed);
+            return Ok(());
+        }
+        // A table that is missing has no rows.
+        let base = self.base.root(table.name(), kind.types())?.unwrap_or_default();
+        let mut observed = Observed { kind, base, keys: BTreeSet::new(), ranges: Vec::new() };
+        note(&mut observed);
+        all.insert(table.shared_name(), observed);
+        Ok(())
+    }
+
+    /// Stages a row to be written; what is there by then is replaced. A table that is missing is made.
+    ///
+    /// This observes nothing: what must hold for the row to be written is to be read, or observed.
+    ///
+    /// # Errors
+    /// If the key or the value is too long, or the change uses the table with other types.
+    pub fn put<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<()> {
+        K::with_bytes(key, |key| {
+            check_key(key, self.base.page_bytes())?;
+            V::with_bytes(value, |value| {
+                check_value(value)?;
+                self.stage(table, key, Some(value.into()))
+            })
+        })
+    }
+
+    /// Stages a row to be removed, if there is one by then.
+    ///
+    /// # Errors
+    /// If the change uses the table with other types.
+    pub fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<()> {
+        K::with_bytes(key, |key| self.stage(table, key, None))
+    }
+
+    fn stage<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: &[u8],
+        value: Option<Box<[u8]>>,
+    ) -> Result<()> {
+        let kind = Kind::of::<K, V>();
+        self.staged_bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+        if let Some(staged) = self.staged.get_mut(table.name()) {
+            staged.kind.check(table.name(), kind)?;
+            staged.rows.insert(key.into(), value);
+            return Ok(());
+        }
+        let rows = BTreeMap::from([(key.into(), value)]);
+        self.staged.insert(table.shared_name(), Staged { kind, rows });
+        Ok(())
+    }
+
+    /// Stages a row to be written under the next sequence of a prefix. Its key is the bytes of the prefix and then the sequence, eight
+    /// bytes, big-endian; the commit chooses the sequence and tells it in [`Outcome::Committed`].
+    ///
+    /// The first sequence under a prefix is 1, or the one after the last row that is there already; none is used twice, not even
+    /// when the rows are gone ([`SEQUENCES`](crate::SEQUENCES) remembers them), and none replaces a row. Under one prefix, later commits have
+    /// greater sequences. A change that observes nothing and appends never conflicts.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+    ///
+    /// const EVENTS: Table<(u64, u64), str> = Table::new("events");
+    /// let store = Store::in_memory()?;
+    /// let changes = ["begun", "ended"].map(|event| {
+    ///     let mut change = Change::new(store.snapshot());
+    ///     change.append(&EVENTS, &7_u64.to_be_bytes(), event).map(|()| change)
+    /// });
+    /// for (change, sequence) in changes.into_iter().zip(1..) {
+    ///     assert_eq!(store.commit(change?)?, Outcome::Committed { sequences: vec![sequence] });
+    /// }
+    /// assert_eq!(store.snapshot().get(&EVENTS, (7, 2))?.as_deref(), Some("ended"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If prefix and sequence are not the bytes of a key of the table, or too long, or with the table's name too long for a key of
+    /// [`SEQUENCES`](crate::SEQUENCES); or the value is too long.
+    pub fn append<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        prefix: &[u8],
+        value: V::Ref<'_>,
+    ) -> Result<()> {
+        let key = sequence::key(prefix, 1);
+        K::decode(&key)?;
+        check_key(&key, self.base.page_bytes())?;
+        check_key(&<(String, Vec<u8>)>::encode((table.name(), prefix)), self.base.page_bytes())?;
+        V::with_bytes(value, |value| {
+            check_value(value)?;
+            self.staged_bytes += key.len() + value.len();
+            let (kind, prefix, value) = (Kind::of::<K, V>(), prefix.into(), value.into());
+            self.appended.push(Appended { table: table.shared_name(), kind, prefix, value });
+            Ok(())
+        })
+    }
+
+    /// Takes the change apart: the snapshot, and the rest.
+    pub(crate) fn into_parts(self, durability: Durability) -> (Snapshot<'a>, Work) {
+        let Self { base, observed, staged, appended, staged_bytes } = self;
+        (base, Work { observed: observed.into_inner(), staged, appended, staged_bytes, durability })
+    }
+}
+
+fn check_value(value: &[u8]) -> Result<()> {
+    match value.len() {
+        found if found > VALUE_BYTES_MAX => Err(Error::ValueTooLong { most: VALUE_BYTES_MAX, found }),
+        _ => Ok(()),
+    }
+}
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.observed.is_empty() && !self.writes()
+    }
+
+    /// Whether it would write anything.
+    pub(crate) fn writes(&self) -> bool {
+        !self.staged.is_empty() || !self.appended.is_empty()
+    }
+}
