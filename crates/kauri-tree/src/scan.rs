@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use kauri_wire::Key;
 
-use crate::btree::{self, Of, Root, Row};
+use crate::btree::{self, Of, Root};
 use crate::error::Result;
+use crate::node::{Joiner, RowAt, Rows};
 use crate::read::{Access, resolve};
 use crate::value::Value;
 
@@ -42,13 +43,16 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     until: Option<Vec<u8>>,
     front: Option<btree::Scan<'a>>,
     back: Option<btree::Scan<'a>>,
-    /// The ends have met: no row is left.
+    /// What is left of the leaf at the front; once the ends have met, for both of them.
+    low: Rows<'a>,
+    /// What is left of the leaf at the back, unless the ends have met.
+    high: Rows<'a>,
+    /// The ends are in the same leaf, or one has come to the end of the table: there are no rows but those of `low`.
     met: bool,
-    /// How many rows were given out.
-    given: u64,
-    /// A key that does not lie in one piece: the prefix of this page, and what follows it.
-    prefix_of: u32,
-    key: Vec<u8>,
+    /// How many rows were given out, or are in `low` and `high`.
+    opened: u64,
+    low_keys: Joiner,
+    high_keys: Joiner,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -61,10 +65,12 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             until: None,
             front: None,
             back: None,
+            low: Rows::default(),
+            high: Rows::default(),
             met: false,
-            given: 0,
-            prefix_of: 0,
-            key: Vec::new(),
+            opened: 0,
+            low_keys: Joiner::default(),
+            high_keys: Joiner::default(),
             types: PhantomData,
         }
     }
@@ -88,39 +94,75 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        if self.front.is_none() {
-            self.place_front()?;
-        }
-        if self.have_met() {
-            return Ok(None);
-        }
-        let row = self.front.as_mut().expect("just placed").next()?;
-        self.row(row)
+        let row = loop {
+            match self.low.next() {
+                Some(row) => break row,
+                None if !self.advance()? => return Ok(None),
+                None => {}
+            }
+        };
+        decode::<K, V>(self.access, &mut self.low_keys, &row).map(Some)
     }
 
     /// The next row from the back; `None` when the ends have met.
     ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
+    #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        if self.back.is_none() {
-            self.place_back()?;
+        let row = loop {
+            let rows = if self.met { &mut self.low } else { &mut self.high };
+            match rows.next_back() {
+                Some(row) => break row,
+                None if !self.retreat()? => return Ok(None),
+                None => {}
+            }
+        };
+        let keys = if self.met { &mut self.low_keys } else { &mut self.high_keys };
+        decode::<K, V>(self.access, keys, &row).map(Some)
+    }
+
+    /// Moves the front to the next leaf, once its own is used up. Says whether there was one.
+    #[inline(never)]
+    fn advance(&mut self) -> Result<bool> {
+        match &mut self.front {
+            _ if self.met => return Ok(false),
+            None => self.place_front()?,
+            Some(front) => {
+                front.step_right()?;
+                self.open_low();
+            }
         }
-        if self.have_met() {
-            return Ok(None);
+        Ok(true)
+    }
+
+    /// Moves the back to the leaf before, once its own is used up. Says whether there was one.
+    #[inline(never)]
+    fn retreat(&mut self) -> Result<bool> {
+        match &mut self.back {
+            _ if self.met => return Ok(false),
+            None => self.place_back()?,
+            Some(back) => {
+                back.step_left()?;
+                self.open_high();
+            }
         }
-        let row = self.back.as_mut().expect("just placed").previous()?;
-        self.row(row)
+        Ok(true)
     }
 
     /// Places the front, and the back too if something else than the end of the table is to stop the front.
     fn place_front(&mut self) -> Result<()> {
-        self.met |= self.is_crossed();
+        if self.is_crossed() {
+            self.met = true;
+            return Ok(());
+        }
         self.front = Some(match &self.from {
             Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
             None => btree::Scan::first(self.access, self.root)?,
         });
+        self.open_low();
         if self.back.is_none() && self.until.is_some() {
             self.place_back()?;
         }
@@ -129,11 +171,15 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
 
     /// The same from the other side.
     fn place_back(&mut self) -> Result<()> {
-        self.met |= self.is_crossed();
+        if self.is_crossed() {
+            self.met = true;
+            return Ok(());
+        }
         self.back = Some(match &self.until {
             Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
             None => btree::Scan::last(self.access, self.root)?,
         });
+        self.open_high();
         if self.front.is_none() && self.from.is_some() {
             self.place_front()?;
         }
@@ -148,23 +194,42 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         }
     }
 
-    /// Whether the ends are at the same place, before one of them takes a step.
-    ///
-    /// They start in order, and stay so: a step that passes the other end stays in its leaf, or comes into it.
-    #[inline]
-    fn have_met(&mut self) -> bool {
-        if let (Some(front), Some(back)) = (&self.front, &self.back) {
-            self.met |= front.place() == back.place();
+    /// Opens the leaf that the front has come to. The ends start in order and stay so: a front that comes to the back's leaf
+    /// is not behind it there.
+    fn open_low(&mut self) {
+        let Some((leaf, index)) = self.front.as_ref().and_then(btree::Scan::leaf) else {
+            self.met = true;
+            return;
+        };
+        let mut end = leaf.count();
+        if self.back.as_ref().map(btree::Scan::page) == self.front.as_ref().map(btree::Scan::page) {
+            // What the back has left of it is what is left of it.
+            self.met = true;
+            end = self.high.len();
+            self.opened -= end as u64;
         }
-        self.met
+        self.low_keys.start(leaf);
+        self.low = Rows::of(leaf, index, end);
+        self.opened += self.low.len() as u64;
     }
 
-    /// Whether the step that was just made passed the other end.
-    #[inline]
-    fn have_passed(&self) -> bool {
-        let (Some(front), Some(back)) = (&self.front, &self.back) else { return false };
-        let ((front, front_index), (back, back_index)) = (front.place(), back.place());
-        front == back && front_index > back_index
+    /// Opens the leaf that the back has come to.
+    fn open_high(&mut self) {
+        let Some((leaf, end)) = self.back.as_ref().and_then(btree::Scan::leaf) else {
+            self.met = true;
+            return;
+        };
+        if self.front.as_ref().map(btree::Scan::page) == self.back.as_ref().map(btree::Scan::page) {
+            // What the front has left of it, up to the back.
+            self.met = true;
+            let left = self.low.len().saturating_sub(leaf.count() - end);
+            self.opened -= (self.low.len() - left) as u64;
+            self.low.truncate(left);
+            return;
+        }
+        self.high_keys.start(leaf);
+        self.high = Rows::of(leaf, 0, end);
+        self.opened += end as u64;
     }
 
     /// How many rows are left.
@@ -172,7 +237,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged.
     pub fn count(&mut self) -> Result<u64> {
-        if self.met || self.is_crossed() {
+        if self.met {
+            return Ok(self.low.len() as u64);
+        }
+        if self.is_crossed() {
             return Ok(0);
         }
         let rank = |key: &Option<Vec<u8>>, absent| match key {
@@ -180,32 +248,40 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             None => Ok(absent),
         };
         let rows = rank(&self.until, self.root.rows)?.saturating_sub(rank(&self.from, 0)?);
-        Ok(rows.saturating_sub(self.given))
+        Ok(rows - self.opened + (self.low.len() + self.high.len()) as u64)
     }
 
+    /// Shows all rows that are left to `see`, from the front.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.put(&STOCK, "pears", 5)?;
+    /// let mut total = 0;
+    /// txn.scan(&STOCK)?.for_each(|_, count| total += count)?;
+    /// assert_eq!(total, 17);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store is damaged, or a row is not of the table's types.
     #[inline]
-    fn row(&mut self, row: Option<Row<'a>>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        let Some(row) = row.filter(|_| !self.have_passed()) else {
-            self.met = true;
-            return Ok(None);
-        };
-        self.given += 1;
-        let (suffix, value) = row.node.row(row.index);
-        let value = V::decode(resolve(self.access, value)?)?;
-        let prefix = row.node.prefix();
-        // A key that shares nothing with its page lies there whole.
-        if prefix.is_empty() {
-            return Ok(Some((K::decode(suffix)?, value)));
+    pub fn for_each(mut self, mut see: impl FnMut(K::View<'_>, V::View<'_>)) -> Result<()> {
+        loop {
+            // Of its own, so that it can stay in registers.
+            let mut rows = std::mem::take(&mut self.low);
+            while let Some(row) = rows.next() {
+                let (key, value) = decode::<K, V>(self.access, &mut self.low_keys, &row)?;
+                see(key, value);
+            }
+            if !self.advance()? {
+                return Ok(());
+            }
         }
-        // Most rows lie in the page of the row before.
-        if self.prefix_of != row.page {
-            self.prefix_of = row.page;
-            self.key.clear();
-            self.key.extend_from_slice(prefix);
-        }
-        self.key.truncate(prefix.len());
-        self.key.extend_from_slice(suffix);
-        Ok(Some((K::decode(&self.key)?, value)))
     }
 
     /// An iterator over what `make` makes of each row; it ends after an error.
@@ -220,6 +296,16 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             made
         })
     }
+}
+
+#[inline(always)]
+fn decode<'a, K: Key + ?Sized, V: Value + ?Sized>(
+    access: Access<'a>,
+    keys: &'a mut Joiner,
+    row: &RowAt<'a>,
+) -> Result<(K::View<'a>, V::View<'a>)> {
+    let value = V::decode(resolve(access, row.value)?)?;
+    Ok((K::decode(keys.key(row))?, value))
 }
 
 impl<K: ?Sized, V: ?Sized> std::fmt::Debug for Scan<'_, K, V> {

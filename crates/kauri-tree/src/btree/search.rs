@@ -12,7 +12,10 @@ pub(crate) fn get<'a, O: Order>(pages: &'a impl Pages, root: Root, key: &[u8]) -
     }
     let mut node = Node::new(pages.page(root.page)?);
     while !node.is_leaf() {
-        node = Node::new(pages.page(node.child(child_index::<O>(node, key)))?);
+        let index = child_index::<O>(node, key);
+        let (child, slots) = node.child_slots(index);
+        node = Node::new(pages.page(child)?);
+        node.fetch_slots(slots);
     }
     let (index, found) = row_index::<O>(node, key);
     Ok(found.then(|| node.value(index)))

@@ -21,12 +21,14 @@
 
 mod build;
 mod edit;
+mod rows;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 pub(crate) use build::{Item, Source, build, split_point};
 pub(crate) use edit::NodeMut;
+pub(crate) use rows::{Joiner, RowAt, Rows};
 
 use crate::error::Fault;
 
@@ -154,21 +156,41 @@ impl<'a> Node<'a> {
         if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) }
     }
 
-    /// A row's key after the prefix, and its value, in one look.
-    #[inline]
-    pub(crate) fn row(self, index: usize) -> (&'a [u8], Value<'a>) {
-        let (at, key_bytes, kind) = self.cell(index);
-        let bytes = self.field(at) as usize;
-        let (key, value) = self.page[at + 2..at + 2 + key_bytes + bytes].split_at(key_bytes);
-        (key, if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) })
-    }
-
     /// The page of a child.
     #[inline]
     pub(crate) fn child(self, index: usize) -> u32 {
         debug_assert!(!self.is_leaf());
         let (at, _, _) = self.cell(index);
         u32::from_le_bytes(self.page[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    /// The page of a child and, if it is a leaf, how many slots it has; else 0.
+    #[inline]
+    pub(crate) fn child_slots(self, index: usize) -> (u32, usize) {
+        debug_assert!(!self.is_leaf());
+        let (at, _, _) = self.cell(index);
+        let [a, b, c, d, e, f] = *self.page[at..].first_chunk().expect("a child and how many rows lie below it");
+        (u32::from_le_bytes([a, b, c, d]), if self.level() == 1 { u16::from_le_bytes([e, f]).into() } else { 0 })
+    }
+
+    /// Asks for the slots of a leaf that will be searched, if so many are expected. They come from memory while the header does,
+    /// which says where they are.
+    #[inline]
+    pub(crate) fn fetch_slots(self, slots: usize) {
+        self.fetch_bytes(HEADER_BYTES + slots * SLOT_BYTES);
+    }
+
+    /// Asks for all of a page that will be read: in whatever order its cells lie, it comes from memory as one stream.
+    #[inline]
+    pub(crate) fn fetch(self) {
+        self.fetch_bytes(self.page.len());
+    }
+
+    #[inline]
+    fn fetch_bytes(self, bytes: usize) {
+        const LINE_BYTES: usize = 64;
+        let lines = self.page[..bytes.min(self.page.len())].iter().step_by(LINE_BYTES);
+        std::hint::black_box(lines.fold(0, |seen, byte| seen | byte));
     }
 
     /// How many rows lie below a child.
@@ -199,10 +221,9 @@ impl<'a> Node<'a> {
     /// The first row whose key is not less, in the order of bytes, and whether it is this key.
     #[inline]
     pub(crate) fn find(self, key: &[u8]) -> (usize, bool) {
-        let prefix = self.prefix();
-        match key.strip_prefix(prefix) {
+        match self.after_prefix(key) {
             Some(suffix) => self.find_suffix(suffix, 0),
-            None if key < prefix => (0, false),
+            None if key < self.prefix() => (0, false),
             None => (self.count(), false),
         }
     }
@@ -210,15 +231,28 @@ impl<'a> Node<'a> {
     /// The child that a key belongs to, in the order of bytes.
     #[inline]
     pub(crate) fn find_child(self, key: &[u8]) -> usize {
-        let prefix = self.prefix();
-        match key.strip_prefix(prefix) {
+        match self.after_prefix(key) {
             Some(suffix) => {
                 let (index, found) = self.find_suffix(suffix, 1);
                 if found { index } else { index - 1 }
             }
-            None if key < prefix => 0,
+            None if key < self.prefix() => 0,
             None => self.count() - 1,
         }
+    }
+
+    /// What follows the prefix in a key that begins with it.
+    #[inline]
+    pub(crate) fn after_prefix(self, key: &[u8]) -> Option<&[u8]> {
+        const WORD: usize = 8;
+        let bytes = self.field(PREFIX_AT) as usize;
+        // Mostly short: one comparison, and no call. Behind a prefix is padding, or slots; both are cut off.
+        if let (Some(start), 1..=WORD) = (key.first_chunk(), bytes) {
+            let prefix = self.page[HEADER_BYTES..].first_chunk().expect("the smallest page is longer");
+            let differ = u64::from_le_bytes(*start) ^ u64::from_le_bytes(*prefix);
+            return if differ << (8 * (WORD - bytes)) == 0 { Some(&key[bytes..]) } else { None };
+        }
+        if bytes == 0 { Some(key) } else { key.strip_prefix(self.prefix()) }
     }
 
     /// The first slot from `first` on whose key is not less, and whether it is this key.

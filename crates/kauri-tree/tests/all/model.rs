@@ -116,6 +116,10 @@ fn compare<K: Bytes + ?Sized>(from: &impl Read, table: &Table<K, [u8]>, model: &
         let found = rows.previous().unwrap();
         assert_eq!(found.as_ref().map(|(key, value)| (*key, &**value)), Some(row));
     }
+    let mut seen = expected.iter();
+    let see = |key: &[u8], value: Cow<'_, [u8]>| assert_eq!(Some(&(key, &*value)), seen.next());
+    from.scan(table).unwrap().for_each(see).unwrap();
+    assert_eq!(seen.next(), None);
     for &(key, value) in &expected {
         assert_eq!(from.get(table, key).unwrap().as_deref(), Some(value));
     }
