@@ -8,6 +8,7 @@ mod edit;
 mod scan;
 mod search;
 mod verify;
+mod way;
 
 use std::cmp::Ordering;
 
@@ -15,6 +16,7 @@ pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use scan::{Row, Scan};
 pub(crate) use search::{get, rank};
 pub(crate) use verify::{Seen, verify};
+use way::Way;
 
 use crate::error::Result;
 use crate::node::{HEADER_BYTES, SLOT_BYTES};

@@ -1,7 +1,7 @@
 //! Places in a tree, and the way from one leaf to the next.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Root};
+use super::{Order, Root, Way};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
@@ -22,43 +22,6 @@ pub(crate) struct Scan<'a> {
 pub(crate) struct Row<'a> {
     pub(crate) node: Node<'a>,
     pub(crate) index: usize,
-}
-
-/// The branches on the way, and which child was taken in each.
-struct Way {
-    steps: [(u32, u16); Self::SHALLOW],
-    /// Steps of a deeper tree than most.
-    deep: Vec<(u32, u16)>,
-    len: usize,
-}
-
-impl Way {
-    /// As many as the branches above a billion rows in pages of 4 KiB.
-    const SHALLOW: usize = 6;
-
-    const fn new() -> Self {
-        Self { steps: [(0, 0); Self::SHALLOW], deep: Vec::new(), len: 0 }
-    }
-
-    #[inline]
-    fn push(&mut self, page: u32, child: usize) {
-        assert!(self.len < DEPTH_MAX, "a way as deep as no tree is");
-        let child = u16::try_from(child).expect("a page of 64 KiB has fewer than 2^16 slots");
-        match self.steps.get_mut(self.len) {
-            Some(step) => *step = (page, child),
-            None => self.deep.push((page, child)),
-        }
-        self.len += 1;
-    }
-
-    fn pop(&mut self) -> Option<(u32, usize)> {
-        self.len = self.len.checked_sub(1)?;
-        let (page, child) = match self.steps.get(self.len) {
-            Some(step) => *step,
-            None => self.deep.pop().expect("deeper steps are kept there"),
-        };
-        Some((page, child.into()))
-    }
 }
 
 impl<'a> Scan<'a> {

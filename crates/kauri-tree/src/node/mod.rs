@@ -126,9 +126,7 @@ impl<'a> Node<'a> {
 
     #[inline]
     fn cell(self, index: usize) -> (usize, usize, u16) {
-        let [_, _, _, _, low, high, length, kind] = self.slots()[index];
-        let packed = u16::from_le_bytes([length, kind]);
-        (u16::from_le_bytes([low, high]) as usize, (packed & KEY_MASK) as usize, packed >> KEY_BITS)
+        unpack(&self.slots()[index])
     }
 
     /// What follows the prefix in a key.
@@ -311,9 +309,29 @@ impl<'a> Node<'a> {
     }
 
     fn cell_bytes(self, index: usize) -> usize {
-        let (at, key_bytes, _) = self.cell(index);
+        self.slot_bytes(&self.slots()[index])
+    }
+
+    /// The bytes of the cell of a slot.
+    #[inline]
+    fn slot_bytes(self, slot: &[u8; SLOT_BYTES]) -> usize {
+        let (at, key_bytes, _) = unpack(slot);
         let value_bytes = if self.is_leaf() { self.field(at) as usize } else { 0 };
         self.fixed_bytes() + key_bytes + value_bytes
+    }
+
+    /// The bytes that a cell would have with its whole key.
+    #[inline]
+    fn whole_cell_bytes(self, index: usize) -> usize {
+        let has_key = self.is_leaf() || index > 0;
+        self.cell_bytes(index) + if has_key { self.field(PREFIX_AT) as usize } else { 0 }
+    }
+
+    /// The bytes that all cells would have with whole keys.
+    fn whole_bytes(self) -> usize {
+        let keys = self.count() - usize::from(!self.is_leaf());
+        let live = self.field(HEAP_AT) as usize - self.field(DEAD_AT) as usize;
+        live + keys * self.field(PREFIX_AT) as usize
     }
 
     /// Checks everything about a page by itself.
@@ -387,6 +405,14 @@ impl<'a> Node<'a> {
             false => Err(Fault::new("no prefix", self.prefix().len() as u64)),
         }
     }
+}
+
+/// Where a slot's cell is, the bytes of its key, and the kind of its value.
+#[inline]
+fn unpack(slot: &[u8; SLOT_BYTES]) -> (usize, usize, u16) {
+    let [_, _, _, _, low, high, length, kind] = *slot;
+    let packed = u16::from_le_bytes([length, kind]);
+    (u16::from_le_bytes([low, high]) as usize, (packed & KEY_MASK) as usize, packed >> KEY_BITS)
 }
 
 /// Where the slots begin.

@@ -1,6 +1,6 @@
 //! The rows of a leaf one after the other, from either end.
 
-use super::{KEY_BITS, KEY_MASK, Node, SLOT_BYTES, Value};
+use super::{Node, SLOT_BYTES, Value, unpack};
 
 /// Rows of one leaf, in order; a scan looks at nothing else until they are used up.
 #[derive(Clone, Copy, Default)]
@@ -55,12 +55,11 @@ impl<'a> Rows<'a> {
 impl<'a> RowAt<'a> {
     #[inline]
     fn of(page: &'a [u8], slot: &[u8; SLOT_BYTES]) -> Self {
-        let packed = u16::from_le_bytes([slot[6], slot[7]]);
-        let at = u16::from_le_bytes([slot[4], slot[5]]) as usize;
-        let (key_at, key_bytes) = (at + 2, (packed & KEY_MASK) as usize);
+        let (at, key_bytes, kind) = unpack(slot);
+        let key_at = at + 2;
         let value_bytes = u16::from_le_bytes([page[at], page[at + 1]]) as usize;
         let value = &page[key_at + key_bytes..][..value_bytes];
-        let value = if packed >> KEY_BITS == 0 { Value::Inline(value) } else { Value::Overflow(value) };
+        let value = if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) };
         Self { page, key_at, key_bytes, value }
     }
 
