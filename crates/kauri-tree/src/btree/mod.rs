@@ -5,6 +5,7 @@
 //! goes on seeing the old tree.
 
 mod edit;
+mod load;
 mod scan;
 mod search;
 mod verify;
@@ -13,6 +14,7 @@ mod way;
 use std::cmp::Ordering;
 
 pub(crate) use edit::{Old, put, remove, retire_all};
+pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan};
 pub(crate) use search::{get, rank};
 pub(crate) use verify::{Seen, verify};

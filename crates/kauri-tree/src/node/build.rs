@@ -43,6 +43,11 @@ impl<'a> Item<'a> {
         Self { start, rest: node.suffix(index), body }
     }
 
+    /// The key after what stands in a prefix.
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn key_bytes(&self) -> usize {
         self.start.len() + self.rest.len()
     }
@@ -220,13 +225,13 @@ impl<'a> Source<'a> {
 
 /// What is needed to know how many bytes a page has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fit {
-    pub(crate) level: u8,
-    pub(crate) slots: usize,
+pub(super) struct Fit {
+    pub(super) level: u8,
+    pub(super) slots: usize,
     /// What all keys have in common; the first of a branch does not count.
-    pub(crate) common: usize,
+    pub(super) common: usize,
     /// The bytes of the cells with whole keys, the first of a branch without one.
-    pub(crate) whole_bytes: usize,
+    pub(super) whole_bytes: usize,
 }
 
 impl Fit {
@@ -238,7 +243,7 @@ impl Fit {
     }
 
     /// The bytes of a page with a prefix of so many.
-    pub(crate) fn bytes(&self, prefix: usize) -> usize {
+    pub(super) fn bytes(&self, prefix: usize) -> usize {
         slots_at(prefix) + self.slots * SLOT_BYTES + self.whole_bytes - prefix * self.keys()
     }
 
@@ -250,17 +255,17 @@ impl Fit {
         if self.bytes(self.common) < self.bytes(even) { self.common } else { even }
     }
 
-    pub(crate) fn least_bytes(&self) -> usize {
+    pub(super) fn least_bytes(&self) -> usize {
         self.bytes(self.least_prefix())
     }
 
     /// The prefix that the page should have if there is room.
-    pub(crate) fn good_prefix(&self) -> usize {
+    pub(super) fn good_prefix(&self) -> usize {
         if self.level == 0 && self.common <= Self::SHORT { 0 } else { self.least_prefix() }
     }
 
     /// The prefix that it gets.
-    pub(crate) fn prefix(&self, page_bytes: usize) -> usize {
+    pub(super) fn prefix(&self, page_bytes: usize) -> usize {
         let good = self.good_prefix();
         if self.bytes(good) <= page_bytes { good } else { self.least_prefix() }
     }

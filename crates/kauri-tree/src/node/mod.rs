@@ -20,13 +20,15 @@
 //! The first sixteen bytes belong to whoever writes pages to disk; a node does not look at them.
 
 mod build;
+mod draft;
 mod edit;
 mod rows;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-pub(crate) use build::{Item, Source, build, split_point};
+pub(crate) use build::{Item, Source, build, common_bytes, split_point};
+pub(crate) use draft::Draft;
 pub(crate) use edit::NodeMut;
 pub(crate) use rows::{Joiner, RowAt, Rows};
 
