@@ -243,11 +243,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         if self.is_crossed() {
             return Ok(0);
         }
-        let rank = |key: &Option<Vec<u8>>, absent| match key {
-            Some(key) => btree::rank::<Of<K>>(&self.access, self.root, key).map(|(rank, _)| rank),
-            None => Ok(absent),
+        let (pages, root) = (&self.access, self.root);
+        let rows = match (&self.from, &self.until) {
+            (None, None) => root.rows,
+            (None, Some(until)) => btree::rank::<Of<K>>(pages, root, until)?,
+            (Some(from), None) => root.rows.saturating_sub(btree::rank::<Of<K>>(pages, root, from)?),
+            (Some(from), Some(until)) => btree::count_between::<Of<K>>(pages, root, from, until)?,
         };
-        let rows = rank(&self.until, self.root.rows)?.saturating_sub(rank(&self.from, 0)?);
         Ok(rows - self.opened + (self.low.len() + self.high.len()) as u64)
     }
 

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan};
-pub(crate) use search::{get, rank};
+pub(crate) use search::{count_between, get, rank};
 pub(crate) use verify::{Seen, verify};
 use way::Way;
 
