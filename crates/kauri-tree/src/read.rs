@@ -145,7 +145,7 @@ pub(crate) enum Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn page(self, page: u32) -> Result<&'a [u8]> {
         match self {
             Self::Version(pages) => pages.page(page),

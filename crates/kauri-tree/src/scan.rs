@@ -38,22 +38,27 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     access: Access<'a>,
     root: Root,
     /// Keys not less than this.
-    from: Option<Vec<u8>>,
+    from: Bound,
     /// Keys less than this.
-    until: Option<Vec<u8>>,
-    front: Option<btree::Scan<'a>>,
-    back: Option<btree::Scan<'a>>,
+    until: Bound,
     /// What is left of the leaf at the front; once the ends have met, for both of them.
     low: Rows<'a>,
-    /// What is left of the leaf at the back, unless the ends have met.
-    high: Rows<'a>,
+    low_keys: Joiner,
     /// The ends are in the same leaf, or one has come to the end of the table: there are no rows but those of `low`.
     met: bool,
     /// How many rows were given out, or are in `low` and `high`.
     opened: u64,
-    low_keys: Joiner,
-    high_keys: Joiner,
+    ends: Option<Box<Ends<'a>>>,
     types: PhantomData<fn(&K, &V)>,
+}
+
+/// Where the ends of a scan are, once it has begun.
+struct Ends<'a> {
+    front: Option<btree::Scan<'a>>,
+    back: Option<btree::Scan<'a>>,
+    /// What is left of the leaf at the back, unless the ends have met.
+    high: Rows<'a>,
+    high_keys: Joiner,
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
@@ -61,16 +66,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         Self {
             access,
             root,
-            from: None,
-            until: None,
-            front: None,
-            back: None,
+            from: Bound::None,
+            until: Bound::None,
             low: Rows::default(),
-            high: Rows::default(),
+            low_keys: Joiner::default(),
             met: false,
             opened: 0,
-            low_keys: Joiner::default(),
-            high_keys: Joiner::default(),
+            ends: None,
             types: PhantomData,
         }
     }
@@ -78,14 +80,14 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// Only rows whose key is not less than this.
     #[must_use]
     pub fn from(mut self, key: K::Ref<'_>) -> Self {
-        self.from = Some(K::encode(key));
+        self.from = K::with_bytes(key, Bound::new);
         self
     }
 
     /// Only rows whose key is less than this.
     #[must_use]
     pub fn until(mut self, key: K::Ref<'_>) -> Self {
-        self.until = Some(K::encode(key));
+        self.until = K::with_bytes(key, Bound::new);
         self
     }
 
@@ -112,23 +114,38 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// If the store is damaged, or a row is not of the table's types.
     #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        if self.ends.is_none() {
+            self.retreat()?;
+        }
         let row = loop {
-            let rows = if self.met { &mut self.low } else { &mut self.high };
+            let ends = self.ends.as_mut().expect("the scan has begun");
+            let rows = if self.met { &mut self.low } else { &mut ends.high };
             match rows.next_back() {
                 Some(row) => break row,
                 None if !self.retreat()? => return Ok(None),
                 None => {}
             }
         };
-        let keys = if self.met { &mut self.low_keys } else { &mut self.high_keys };
+        let keys = match self.met {
+            true => &mut self.low_keys,
+            false => &mut self.ends.as_mut().expect("the scan has begun").high_keys,
+        };
         decode::<K, V>(self.access, keys, &row).map(Some)
+    }
+
+    fn ends(&mut self) -> &mut Ends<'a> {
+        self.ends.get_or_insert_with(|| {
+            Box::new(Ends { front: None, back: None, high: Rows::default(), high_keys: Joiner::default() })
+        })
     }
 
     /// Moves the front to the next leaf, once its own is used up. Says whether there was one.
     #[inline(never)]
     fn advance(&mut self) -> Result<bool> {
-        match &mut self.front {
-            _ if self.met => return Ok(false),
+        if self.met {
+            return Ok(false);
+        }
+        match &mut self.ends().front {
             None => self.place_front()?,
             Some(front) => {
                 front.step_right()?;
@@ -141,8 +158,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// Moves the back to the leaf before, once its own is used up. Says whether there was one.
     #[inline(never)]
     fn retreat(&mut self) -> Result<bool> {
-        match &mut self.back {
-            _ if self.met => return Ok(false),
+        if self.met {
+            return Ok(false);
+        }
+        match &mut self.ends().back {
             None => self.place_back()?,
             Some(back) => {
                 back.step_left()?;
@@ -158,12 +177,16 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             self.met = true;
             return Ok(());
         }
-        self.front = Some(match &self.from {
-            Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
-            None => btree::Scan::first(self.access, self.root)?,
-        });
+        let (access, root) = (self.access, self.root);
+        let ends = self.ends.as_mut().expect("the scan has begun");
+        let front = ends.front.insert(btree::Scan::new(access));
+        match self.from.key() {
+            Some(key) => front.go_to::<Of<K>>(root, key)?,
+            None => front.go_first(root)?,
+        }
+        let is_back_placed = ends.back.is_some();
         self.open_low();
-        if self.back.is_none() && self.until.is_some() {
+        if !is_back_placed && self.until.key().is_some() {
             self.place_back()?;
         }
         Ok(())
@@ -175,12 +198,16 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             self.met = true;
             return Ok(());
         }
-        self.back = Some(match &self.until {
-            Some(key) => btree::Scan::seek::<Of<K>>(self.access, self.root, key)?,
-            None => btree::Scan::last(self.access, self.root)?,
-        });
+        let (access, root) = (self.access, self.root);
+        let ends = self.ends.as_mut().expect("the scan has begun");
+        let back = ends.back.insert(btree::Scan::new(access));
+        match self.until.key() {
+            Some(key) => back.go_to::<Of<K>>(root, key)?,
+            None => back.go_last(root)?,
+        }
+        let is_front_placed = ends.front.is_some();
         self.open_high();
-        if self.front.is_none() && self.from.is_some() {
+        if !is_front_placed && self.from.key().is_some() {
             self.place_front()?;
         }
         Ok(())
@@ -188,7 +215,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
 
     /// Whether there is no key that is not less than `from` and less than `until`.
     fn is_crossed(&self) -> bool {
-        match (&self.from, &self.until) {
+        match (self.from.key(), self.until.key()) {
             (Some(from), Some(until)) => K::compare(from, until).is_ge(),
             _ => false,
         }
@@ -197,15 +224,16 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// Opens the leaf that the front has come to. The ends start in order and stay so: a front that comes to the back's leaf
     /// is not behind it there.
     fn open_low(&mut self) {
-        let Some((leaf, index)) = self.front.as_ref().and_then(btree::Scan::leaf) else {
+        let ends = self.ends.as_mut().expect("the scan has begun");
+        let Some((leaf, index)) = ends.front.as_ref().and_then(btree::Scan::leaf) else {
             self.met = true;
             return;
         };
         let mut end = leaf.count();
-        if self.back.as_ref().map(btree::Scan::page) == self.front.as_ref().map(btree::Scan::page) {
+        if ends.are_in_one_leaf() {
             // What the back has left of it is what is left of it.
             self.met = true;
-            end = self.high.len();
+            end = ends.high.len();
             self.opened -= end as u64;
         }
         self.low_keys.start(leaf);
@@ -215,11 +243,12 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
 
     /// Opens the leaf that the back has come to.
     fn open_high(&mut self) {
-        let Some((leaf, end)) = self.back.as_ref().and_then(btree::Scan::leaf) else {
+        let ends = self.ends.as_mut().expect("the scan has begun");
+        let Some((leaf, end)) = ends.back.as_ref().and_then(btree::Scan::leaf) else {
             self.met = true;
             return;
         };
-        if self.front.as_ref().map(btree::Scan::page) == self.back.as_ref().map(btree::Scan::page) {
+        if ends.are_in_one_leaf() {
             // What the front has left of it, up to the back.
             self.met = true;
             let left = self.low.len().saturating_sub(leaf.count() - end);
@@ -227,8 +256,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             self.low.truncate(left);
             return;
         }
-        self.high_keys.start(leaf);
-        self.high = Rows::of(leaf, 0, end);
+        ends.high_keys.start(leaf);
+        ends.high = Rows::of(leaf, 0, end);
         self.opened += end as u64;
     }
 
@@ -244,13 +273,14 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             return Ok(0);
         }
         let (pages, root) = (&self.access, self.root);
-        let rows = match (&self.from, &self.until) {
+        let rows = match (self.from.key(), self.until.key()) {
             (None, None) => root.rows,
             (None, Some(until)) => btree::rank::<Of<K>>(pages, root, until)?,
             (Some(from), None) => root.rows.saturating_sub(btree::rank::<Of<K>>(pages, root, from)?),
             (Some(from), Some(until)) => btree::count_between::<Of<K>>(pages, root, from, until)?,
         };
-        Ok(rows - self.opened + (self.low.len() + self.high.len()) as u64)
+        let high = self.ends.as_ref().map_or(0, |ends| ends.high.len());
+        Ok(rows - self.opened + (self.low.len() + high) as u64)
     }
 
     /// Shows all rows that are left to `see`, from the front.
@@ -300,6 +330,49 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     }
 }
 
+impl Ends<'_> {
+    fn are_in_one_leaf(&self) -> bool {
+        match (&self.front, &self.back) {
+            (Some(front), Some(back)) => front.page() == back.page(),
+            _ => false,
+        }
+    }
+}
+
+/// An end of a range of keys, or none.
+#[derive(Debug)]
+enum Bound {
+    None,
+    /// A key that lies here, because most are short and need no place of their own.
+    Short(u8, [u8; Self::SHORT]),
+    Long(Box<[u8]>),
+}
+
+impl Bound {
+    const SHORT: usize = 30;
+
+    #[inline]
+    fn new(key: &[u8]) -> Self {
+        let mut bytes = [0; Self::SHORT];
+        match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
+            (Some(start), Ok(length)) => {
+                start.copy_from_slice(key);
+                Self::Short(length, bytes)
+            }
+            _ => Self::Long(key.into()),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::None => None,
+            Self::Short(length, bytes) => Some(&bytes[..usize::from(*length)]),
+            Self::Long(key) => Some(key),
+        }
+    }
+}
+
 #[inline(always)]
 fn decode<'a, K: Key + ?Sized, V: Value + ?Sized>(
     access: Access<'a>,
@@ -312,6 +385,6 @@ fn decode<'a, K: Key + ?Sized, V: Value + ?Sized>(
 
 impl<K: ?Sized, V: ?Sized> std::fmt::Debug for Scan<'_, K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scan").field("from", &self.from).field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("Scan").field("from", &self.from.key()).field("until", &self.until.key()).finish_non_exhaustive()
     }
 }

@@ -25,37 +25,42 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(pages: Access<'a>) -> Self {
+    /// Nowhere yet.
+    pub(crate) const fn new(pages: Access<'a>) -> Self {
         Self { pages, way: Way::new(), leaf: None, page: 0, index: 0 }
     }
 
     /// Before the first row.
     pub(crate) fn first(pages: Access<'a>, root: Root) -> Result<Self> {
         let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |_| 0)?;
-        }
+        scan.go_first(root)?;
         Ok(scan)
     }
 
-    /// Behind the last row.
-    pub(crate) fn last(pages: Access<'a>, root: Root) -> Result<Self> {
-        let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |node| node.count() - 1)?;
-            scan.index = scan.leaf.map_or(0, Node::count);
-        }
-        Ok(scan)
+    /// Goes before the first row of a tree.
+    pub(crate) fn go_first(&mut self, root: Root) -> Result<()> {
+        self.go(root, |_| 0)
     }
 
-    /// Before the first row whose key is not less.
-    pub(crate) fn seek<O: Order>(pages: Access<'a>, root: Root, key: &[u8]) -> Result<Self> {
-        let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |node| child_index::<O>(node, key))?;
-            scan.index = scan.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
-        }
-        Ok(scan)
+    /// Goes behind the last row of a tree.
+    pub(crate) fn go_last(&mut self, root: Root) -> Result<()> {
+        self.go(root, |node| node.count() - 1)?;
+        self.index = self.leaf.map_or(0, Node::count);
+        Ok(())
+    }
+
+    /// Goes before the first row of a tree whose key is not less.
+    pub(crate) fn go_to<O: Order>(&mut self, root: Root, key: &[u8]) -> Result<()> {
+        self.go(root, |node| child_index::<O>(node, key))?;
+        self.index = self.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
+        Ok(())
+    }
+
+    #[inline]
+    fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        while self.way.pop().is_some() {}
+        (self.leaf, self.page) = (None, 0);
+        if root.page == 0 { Ok(()) } else { self.down(root.page, choose) }
     }
 
     /// Goes down to a leaf, and to its first row.

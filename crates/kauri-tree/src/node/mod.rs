@@ -165,7 +165,7 @@ impl<'a> Node<'a> {
     }
 
     /// The page of a child and, if it is a leaf, how many slots it has; else 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn child_slots(self, index: usize) -> (u32, usize) {
         debug_assert!(!self.is_leaf());
         let (at, _, _) = self.cell(index);
@@ -219,7 +219,7 @@ impl<'a> Node<'a> {
     }
 
     /// The first row whose key is not less, in the order of bytes, and whether it is this key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(self, key: &[u8]) -> (usize, bool) {
         match self.after_prefix(key) {
             Some(suffix) => self.find_suffix(suffix, 0),
@@ -229,7 +229,7 @@ impl<'a> Node<'a> {
     }
 
     /// The child that a key belongs to, in the order of bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_child(self, key: &[u8]) -> usize {
         match self.after_prefix(key) {
             Some(suffix) => {
@@ -242,7 +242,7 @@ impl<'a> Node<'a> {
     }
 
     /// What follows the prefix in a key that begins with it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn after_prefix(self, key: &[u8]) -> Option<&[u8]> {
         const WORD: usize = 8;
         let bytes = self.field(PREFIX_AT) as usize;
