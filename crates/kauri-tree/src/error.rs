@@ -67,6 +67,15 @@ pub enum Error {
     },
     /// A change was made against a snapshot of another store than it is committed to.
     OtherStore,
+    /// Rows were to come in ascending order, and this key is not greater than the one before.
+    Unsorted,
+    /// One of several rows could not be written.
+    Row {
+        /// Which, counted from 0.
+        row: u64,
+        /// Why.
+        error: Box<Error>,
+    },
 }
 
 impl Error {
@@ -78,8 +87,17 @@ impl Error {
 
     /// Whether the store's file is damaged.
     #[must_use]
-    pub const fn is_corruption(&self) -> bool {
-        matches!(self, Self::Corrupt { .. })
+    pub fn is_corruption(&self) -> bool {
+        match self {
+            Self::Corrupt { .. } => true,
+            Self::Row { error, .. } => error.is_corruption(),
+            _ => false,
+        }
+    }
+
+    /// This error, met at one of several rows.
+    pub(crate) fn of_row(self, row: u64) -> Self {
+        Self::Row { row, error: Box::new(self) }
     }
 }
 
@@ -133,6 +151,8 @@ impl fmt::Display for Error {
                 )
             }
             Self::OtherStore => f.write_str("the change was made against a snapshot of another store"),
+            Self::Unsorted => f.write_str("expected a key greater than that of the row before"),
+            Self::Row { row, error } => write!(f, "row {row}: {error}"),
         }
     }
 }
@@ -142,6 +162,7 @@ impl std::error::Error for Error {
         match self {
             Self::Io(error) => Some(error),
             Self::Undecodable(error) => Some(error),
+            Self::Row { error, .. } => Some(error),
             _ => None,
         }
     }

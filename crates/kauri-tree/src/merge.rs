@@ -179,13 +179,14 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
         }
         let range = Range { from: self.from.clone(), until: self.until.clone() };
         let noted = self.change.note_range(&self.table, range);
-        let rows = match (side, &self.from, &self.until) {
+        let mut rows = btree::Scan::new(self.pages);
+        match (side, &self.from, &self.until) {
             (Side::Front, Bound::Included(key), _) | (Side::Back, _, Bound::Excluded(key)) => {
-                btree::Scan::seek::<Of<K>>(self.pages, self.root, key)?
+                rows.go_to::<Of<K>>(self.root, key)?;
             }
-            (Side::Front, ..) => btree::Scan::first(self.pages, self.root)?,
-            (Side::Back, ..) => btree::Scan::last(self.pages, self.root)?,
-        };
+            (Side::Front, ..) => rows.go_first(self.root)?,
+            (Side::Back, ..) => rows.go_last(self.root)?,
+        }
         let end = self.end_mut(side);
         (end.rows, end.noted) = (Some(rows), noted);
         self.peek(side)?;

@@ -145,7 +145,7 @@ pub(crate) enum Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn page(self, page: u32) -> Result<&'a [u8]> {
         match self {
             Self::Version(pages) => pages.page(page),
@@ -159,13 +159,17 @@ impl<'a> Access<'a> {
 pub(crate) fn resolve<'a>(access: Access<'a>, value: node::Value<'a>) -> Result<Cow<'a, [u8]>> {
     match value {
         node::Value::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
-        node::Value::Overflow(reference) => {
-            let reference = Reference::decode(reference)?;
-            match access {
-                Access::Version(pages) => overflow::read(pages, pages.page_bytes(), reference),
-                Access::Turn(pages) => overflow::read(pages, pages.page_bytes(), reference),
-            }
-        }
+        node::Value::Overflow(reference) => read_overflow(access, reference),
+    }
+}
+
+/// Apart from the values that lie in leaves: those are most, and the code for them is copied to where they are read.
+#[cold]
+fn read_overflow<'a>(access: Access<'a>, reference: &[u8]) -> Result<Cow<'a, [u8]>> {
+    let reference = Reference::decode(reference)?;
+    match access {
+        Access::Version(pages) => overflow::read(pages, pages.page_bytes(), reference),
+        Access::Turn(pages) => overflow::read(pages, pages.page_bytes(), reference),
     }
 }
 

@@ -78,7 +78,9 @@ fn last_under<K: Key + ?Sized>(pages: Access<'_>, root: Root, prefix: &[u8]) -> 
     if btree::get::<Of<K>>(&pages, root, &end)?.is_some() {
         return Ok(Some(u64::MAX));
     }
-    let Some(row) = btree::Scan::seek::<Of<K>>(pages, root, &end)?.previous()? else { return Ok(None) };
+    let mut rows = btree::Scan::new(pages);
+    rows.go_to::<Of<K>>(root, &end)?;
+    let Some(row) = rows.previous()? else { return Ok(None) };
     let mut found = Vec::new();
     row.node.key_into(row.index, &mut found);
     let sequence = found.strip_prefix(prefix).and_then(|sequence| sequence.try_into().ok());

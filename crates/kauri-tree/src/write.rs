@@ -1,5 +1,7 @@
 //! A transaction: changes that become a version of the store together, or not at all.
 
+mod load;
+
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Old, Root};

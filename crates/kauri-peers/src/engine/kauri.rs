@@ -44,6 +44,10 @@ impl Engine for Kauri {
         made
     }
 
+    fn bulk<'a>(&self, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        self.write(|txn| txn.load_sorted(&ROWS, rows).expect("the rows are in order"));
+    }
+
     fn settle(&self) {
         self.store.checkpoint().expect("the pages are written");
     }

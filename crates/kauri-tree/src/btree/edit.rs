@@ -1,7 +1,7 @@
 //! Putting and removing rows.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Pages, PagesMut, Root};
+use super::{Order, Pages, PagesMut, Root, Way};
 use crate::error::Result;
 use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
 use crate::overflow::{self, Reference, RunsMut};
@@ -26,26 +26,16 @@ impl Old {
     }
 }
 
-/// The way from the root to a leaf: pages of the transaction's own, and which child was taken in each.
+/// The way from the root to a leaf, all pages of it the transaction's own.
 struct Path {
-    steps: [(u32, usize); DEPTH_MAX],
-    len: usize,
+    way: Way,
     leaf: u32,
 }
 
 impl Path {
-    fn push(&mut self, page: u32, child: usize) {
-        self.steps[self.len] = (page, child);
-        self.len += 1;
-    }
-
-    fn steps(&self) -> &[(u32, usize)] {
-        &self.steps[..self.len]
-    }
-
     /// Whether the way goes through the last child of every branch.
     fn is_rightmost(&self, pages: &impl Pages) -> Result<bool> {
-        for &(page, child) in self.steps() {
+        for (page, child) in self.way.iter() {
             if child + 1 != Node::new(pages.page(page)?).count() {
                 return Ok(false);
             }
@@ -56,14 +46,13 @@ impl Path {
 
 /// Makes all pages on the way to a key fresh.
 fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Path> {
-    let mut path = Path { steps: [(0, 0); DEPTH_MAX], len: 0, leaf: 0 };
+    let mut way = Way::new();
     root.page = pages.fresh(root.page)?;
     let mut page = root.page;
     loop {
         let node = Node::new(pages.page(page)?);
         if node.is_leaf() {
-            path.leaf = page;
-            return Ok(path);
+            return Ok(Path { way, leaf: page });
         }
         let index = child_index::<O>(node, key);
         let child = node.child(index);
@@ -71,7 +60,7 @@ fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> 
         if fresh != child {
             NodeMut::new(pages.page_mut(page)).set_child(index, fresh);
         }
-        path.push(page, index);
+        way.push(page, index);
         page = fresh;
     }
 }
@@ -83,45 +72,30 @@ pub(crate) fn put<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u
         NodeMut::new(pages.page_mut(root.page)).clear();
     }
     let path = descend::<O>(pages, root, key)?;
-    let node = Node::new(pages.page(path.leaf)?);
-    let (index, found) = row_index::<O>(node, key);
-    let old = if found { Old::of(node.value(index)) } else { Old::Missing };
-    let room = match found {
-        true => NodeMut::new(pages.page_mut(path.leaf)).replace(index, value, O::BYTEWISE),
-        false => insert_in_place::<O>(pages, path.leaf, index, key, value)?,
+    let mut leaf = NodeMut::new(pages.page_mut(path.leaf));
+    let (index, found) = row_index::<O>(leaf.node(), key);
+    let (old, room) = match found {
+        true => (Old::of(leaf.node().value(index)), leaf.replace(index, value, O::BYTEWISE)),
+        false => (Old::Missing, leaf.insert_row(index, key, value, O::BYTEWISE)),
     };
+    let is_last = index == leaf.node().count();
     if !found {
         root.rows += 1;
-        count(pages, &path, 1)?;
+        count(pages, &path, 1);
     }
     if !room {
-        let appended = !found && index == Node::new(pages.page(path.leaf)?).count() && path.is_rightmost(pages)?;
+        let appended = !found && is_last && path.is_rightmost(pages)?;
         let change = Change { index, item: Item::row(key, value), replaces: found, appended };
-        rebuild::<O>(pages, root, &path, path.len, change)?;
+        rebuild::<O>(pages, root, &path, path.way.len(), change)?;
     }
     Ok(old)
 }
 
-fn insert_in_place<O: Order>(
-    pages: &mut impl PagesMut,
-    leaf: u32,
-    index: usize,
-    key: &[u8],
-    value: Value<'_>,
-) -> Result<bool> {
-    let node = Node::new(pages.page(leaf)?);
-    let Some(suffix) = key.strip_prefix(node.prefix()) else { return Ok(false) };
-    let mut node = NodeMut::new(pages.page_mut(leaf));
-    Ok(node.insert(index, suffix, &Item::row(key, value), O::BYTEWISE))
-}
-
 /// Adds to the rows below each child on the way.
-fn count(pages: &mut impl PagesMut, path: &Path, more: i64) -> Result<()> {
-    for &(page, child) in path.steps() {
-        let rows = Node::new(pages.page(page)?).rows_below(child);
-        NodeMut::new(pages.page_mut(page)).set_rows(child, rows.wrapping_add_signed(more));
+fn count(pages: &mut impl PagesMut, path: &Path, more: i64) {
+    for (page, child) in path.way.iter() {
+        NodeMut::new(pages.page_mut(page)).add_rows(child, more);
     }
-    Ok(())
 }
 
 /// A change of a page for which there was no room where things lie.
@@ -134,8 +108,8 @@ struct Change<'a> {
     appended: bool,
 }
 
-/// Makes a page anew with a change, or two pages if one does not hold it. `depth` tells which page of the path: `path.len` is
-/// the leaf.
+/// Makes a page anew with a change, or two pages if one does not hold it. `depth` tells which page of the way: its length is
+/// the leaf's.
 fn rebuild<O: Order>(
     pages: &mut impl PagesMut,
     root: &mut Root,
@@ -143,7 +117,7 @@ fn rebuild<O: Order>(
     depth: usize,
     change: Change<'_>,
 ) -> Result<()> {
-    let page = if depth == path.len { path.leaf } else { path.steps[depth].0 };
+    let page = if depth == path.way.len() { path.leaf } else { path.way.step(depth).0 };
     let mut scratch = pages.scratch();
     scratch.extend_from_slice(pages.page(page)?);
     let node = Node::new(&scratch);
@@ -152,7 +126,7 @@ fn rebuild<O: Order>(
         false => Source::Inserted(node, change.index, change.item),
     };
     let count = source.len();
-    if source.page_bytes(0, count, O::BYTEWISE) <= pages.page_bytes() {
+    if source.fits(pages.page_bytes(), O::BYTEWISE) {
         build(&source, 0, count, O::BYTEWISE, pages.page_mut(page));
         pages.return_scratch(scratch);
         return Ok(());
@@ -208,7 +182,7 @@ fn adopt<O: Order>(
         assert!(room, "an empty page holds two children");
         return Ok(());
     };
-    let (parent, child) = path.steps[depth];
+    let (parent, child) = path.way.step(depth);
     NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
     let prefix = Node::new(pages.page(parent)?).prefix().len();
     let shared = halves.separator.starts_with(Node::new(pages.page(parent)?).prefix());
@@ -232,7 +206,7 @@ pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: 
     let old = Old::of(node.value(index));
     NodeMut::new(pages.page_mut(path.leaf)).remove(index);
     root.rows -= 1;
-    count(pages, &path, -1)?;
+    count(pages, &path, -1);
     thin_out::<O>(pages, root, &path)?;
     Ok(old)
 }
@@ -240,7 +214,7 @@ pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: 
 /// Merges pages on the way that hold little with a neighbour, from the leaf up, and drops a root of one child.
 fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -> Result<()> {
     let mut page = path.leaf;
-    for &(parent, child) in path.steps().iter().rev() {
+    for (parent, child) in path.way.iter().rev() {
         let node = Node::new(pages.page(page)?);
         if node.count() == 0 {
             pages.retire(page);
@@ -272,8 +246,7 @@ fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Resu
     let middle = scratch.len();
     scratch.extend_from_slice(pages.page(right_page)?);
     let source = Source::Two(Node::new(&scratch[..middle]), Node::new(&scratch[middle..]), &separator);
-    let fits = source.page_bytes(0, source.len(), O::BYTEWISE) <= pages.page_bytes();
-    if fits {
+    if source.fits(pages.page_bytes(), O::BYTEWISE) {
         let fresh = pages.fresh(left_page)?;
         build(&source, 0, source.len(), O::BYTEWISE, pages.page_mut(fresh));
         pages.retire(right_page);

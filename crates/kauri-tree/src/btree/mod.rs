@@ -6,17 +6,21 @@
 
 mod diff;
 mod edit;
+mod load;
 mod scan;
 mod search;
 mod verify;
+mod way;
 
 use std::cmp::Ordering;
 
 pub(crate) use diff::{Between, first_difference, is_same};
 pub(crate) use edit::{Old, put, remove, retire_all};
+pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan};
-pub(crate) use search::{get, rank};
+pub(crate) use search::{count_between, get, rank};
 pub(crate) use verify::{Seen, verify};
+use way::Way;
 
 use crate::error::Result;
 use crate::node::{HEADER_BYTES, SLOT_BYTES};

@@ -1,17 +1,15 @@
-//! Rows in order, from either end of a range towards the other.
+//! Places in a tree, and the way from one leaf to the next.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Root};
+use super::{Order, Root, Way};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
 
-/// A place between two rows of a tree, from which one can go either way.
+/// A place in a leaf of a tree, from which one can go either way.
 pub(crate) struct Scan<'a> {
     pages: Access<'a>,
-    /// The branches on the way, and which child was taken in each.
-    steps: [(u32, u16); DEPTH_MAX],
-    len: usize,
+    way: Way,
     leaf: Option<Node<'a>>,
     /// The leaf's page; 0 if there is none.
     page: u32,
@@ -19,58 +17,64 @@ pub(crate) struct Scan<'a> {
     index: usize,
 }
 
-/// A row that was found: the leaf, its page, and which of its rows.
+/// A row that was found: the leaf, and which of its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
     pub(crate) node: Node<'a>,
-    pub(crate) page: u32,
     pub(crate) index: usize,
 }
 
 impl<'a> Scan<'a> {
-    fn new(pages: Access<'a>) -> Self {
-        Self { pages, steps: [(0, 0); DEPTH_MAX], len: 0, leaf: None, page: 0, index: 0 }
+    /// Nowhere yet.
+    pub(crate) const fn new(pages: Access<'a>) -> Self {
+        Self { pages, way: Way::new(), leaf: None, page: 0, index: 0 }
     }
 
     /// Before the first row.
     pub(crate) fn first(pages: Access<'a>, root: Root) -> Result<Self> {
         let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |_| 0)?;
-        }
+        scan.go_first(root)?;
         Ok(scan)
     }
 
-    /// Behind the last row.
-    pub(crate) fn last(pages: Access<'a>, root: Root) -> Result<Self> {
-        let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |node| node.count() - 1)?;
-            scan.index = scan.leaf.map_or(0, Node::count);
-        }
-        Ok(scan)
+    /// Goes before the first row of a tree.
+    pub(crate) fn go_first(&mut self, root: Root) -> Result<()> {
+        self.go(root, |_| 0)
     }
 
-    /// Before the first row whose key is not less.
-    pub(crate) fn seek<O: Order>(pages: Access<'a>, root: Root, key: &[u8]) -> Result<Self> {
-        let mut scan = Self::new(pages);
-        if root.page != 0 {
-            scan.down(root.page, |node| child_index::<O>(node, key))?;
-            scan.index = scan.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
-        }
-        Ok(scan)
+    /// Goes behind the last row of a tree.
+    pub(crate) fn go_last(&mut self, root: Root) -> Result<()> {
+        self.go(root, |node| node.count() - 1)?;
+        self.index = self.leaf.map_or(0, Node::count);
+        Ok(())
+    }
+
+    /// Goes before the first row of a tree whose key is not less.
+    pub(crate) fn go_to<O: Order>(&mut self, root: Root, key: &[u8]) -> Result<()> {
+        self.go(root, |node| child_index::<O>(node, key))?;
+        self.index = self.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
+        Ok(())
+    }
+
+    #[inline]
+    fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        while self.way.pop().is_some() {}
+        (self.leaf, self.page) = (None, 0);
+        if root.page == 0 { Ok(()) } else { self.down(root.page, choose) }
     }
 
     /// Goes down to a leaf, and to its first row.
+    #[inline]
     fn down(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         let mut page = page;
         let mut node = Node::new(self.pages.page(page)?);
         while !node.is_leaf() {
             let child = choose(node);
-            self.steps[self.len] = (page, short(child));
-            self.len += 1;
-            page = node.child(child);
+            self.way.push(page, child);
+            let (below, slots) = node.child_slots(child);
+            page = below;
             node = Node::new(self.pages.page(page)?);
+            node.fetch_slots(slots);
         }
         self.leaf = Some(node);
         self.page = page;
@@ -78,20 +82,34 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// Goes from one leaf to a neighbour, all of whose rows are likely to be read.
+    fn step(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        let before = self.page;
+        self.down(page, choose)?;
+        // Leaves that were made one after the other lie so, and the processor sees by itself what comes next.
+        if let Some(leaf) = self.leaf.filter(|_| before.abs_diff(self.page) != 1) {
+            leaf.fetch();
+        }
+        Ok(())
+    }
+
+    /// The leaf's page; 0 if there is none.
+    pub(crate) fn page(&self) -> u32 {
+        self.page
+    }
+
     /// The leaf, and the row in it before which the place is. The end of a leaf is another place than the start of the next.
-    #[inline]
-    pub(crate) fn place(&self) -> (u32, usize) {
-        (self.page, self.index)
+    pub(crate) fn leaf(&self) -> Option<(Node<'a>, usize)> {
+        self.leaf.map(|leaf| (leaf, self.index))
     }
 
     /// The row behind the place, which moves behind it.
-    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Row<'a>>> {
         loop {
             let Some(leaf) = self.leaf else { return Ok(None) };
             if self.index < leaf.count() {
                 self.index += 1;
-                return Ok(Some(Row { node: leaf, page: self.page, index: self.index - 1 }));
+                return Ok(Some(Row { node: leaf, index: self.index - 1 }));
             }
             if !self.step_right()? {
                 return Ok(None);
@@ -100,13 +118,12 @@ impl<'a> Scan<'a> {
     }
 
     /// The row before the place, which moves before it.
-    #[inline]
     pub(crate) fn previous(&mut self) -> Result<Option<Row<'a>>> {
         loop {
             let Some(leaf) = self.leaf else { return Ok(None) };
             if self.index > 0 {
                 self.index -= 1;
-                return Ok(Some(Row { node: leaf, page: self.page, index: self.index }));
+                return Ok(Some(Row { node: leaf, index: self.index }));
             }
             if !self.step_left()? {
                 return Ok(None);
@@ -114,38 +131,32 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Moves to the start of the next leaf, if there is one.
-    fn step_right(&mut self) -> Result<bool> {
-        for depth in (0..self.len).rev() {
-            let (page, child) = self.steps[depth];
-            let (node, child) = (Node::new(self.pages.page(page)?), usize::from(child));
+    /// Moves to the start of the next leaf. If there is none, the place is nowhere.
+    pub(crate) fn step_right(&mut self) -> Result<bool> {
+        while let Some((page, child)) = self.way.pop() {
+            let node = Node::new(self.pages.page(page)?);
             if child + 1 < node.count() {
-                self.steps[depth].1 = short(child + 1);
-                self.len = depth + 1;
-                self.down(node.child(child + 1), |_| 0)?;
+                self.way.push(page, child + 1);
+                self.step(node.child(child + 1), |_| 0)?;
                 return Ok(true);
             }
         }
+        (self.leaf, self.page) = (None, 0);
         Ok(false)
     }
 
-    /// Moves to the end of the leaf before, if there is one.
-    fn step_left(&mut self) -> Result<bool> {
-        for depth in (0..self.len).rev() {
-            let (page, child) = self.steps[depth];
-            let (node, child) = (Node::new(self.pages.page(page)?), usize::from(child));
+    /// Moves to the end of the leaf before. If there is none, the place is nowhere.
+    pub(crate) fn step_left(&mut self) -> Result<bool> {
+        while let Some((page, child)) = self.way.pop() {
+            let node = Node::new(self.pages.page(page)?);
             if child > 0 {
-                self.steps[depth].1 = short(child - 1);
-                self.len = depth + 1;
-                self.down(node.child(child - 1), |node| node.count() - 1)?;
+                self.way.push(page, child - 1);
+                self.step(node.child(child - 1), |node| node.count() - 1)?;
                 self.index = self.leaf.map_or(0, Node::count);
                 return Ok(true);
             }
         }
+        (self.leaf, self.page) = (None, 0);
         Ok(false)
     }
-}
-
-fn short(child: usize) -> u16 {
-    u16::try_from(child).expect("a page of 64 KiB has fewer than 2^16 slots")
 }

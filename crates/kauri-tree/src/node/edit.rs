@@ -13,7 +13,8 @@ impl<'a> NodeMut<'a> {
         Self { page }
     }
 
-    fn node(&self) -> Node<'_> {
+    #[inline]
+    pub(crate) fn node(&self) -> Node<'_> {
         Node::new(self.page)
     }
 
@@ -21,6 +22,15 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn clear(&mut self) {
         self.page[super::KIND_AT..super::HEADER_BYTES].fill(0);
         self.page[super::KIND_AT] = super::KIND_NODE;
+    }
+
+    /// Puts a row before the one at `index`, if it begins with the prefix and there is room where things lie.
+    #[must_use]
+    pub(crate) fn insert_row(&mut self, index: usize, key: &[u8], value: Value<'_>, bytewise: bool) -> bool {
+        match self.node().after_prefix(key) {
+            Some(suffix) => self.insert(index, suffix, &Item::row(key, value), bytewise),
+            None => false,
+        }
     }
 
     /// Puts an item before the one at `index`, if there is room where things lie; `suffix` is its key after the prefix.
@@ -131,6 +141,12 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn set_child(&mut self, index: usize, page: u32) {
         let (at, _, _) = self.node().cell(index);
         self.page[at..at + 4].copy_from_slice(&page.to_le_bytes());
+    }
+
+    /// Adds to the rows below a child.
+    pub(crate) fn add_rows(&mut self, index: usize, more: i64) {
+        let rows = self.node().rows_below(index);
+        self.set_rows(index, rows.wrapping_add_signed(more));
     }
 
     /// Says how many rows lie below a child.

@@ -20,13 +20,17 @@
 //! The first sixteen bytes belong to whoever writes pages to disk; a node does not look at them.
 
 mod build;
+mod draft;
 mod edit;
+mod rows;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-pub(crate) use build::{Item, Source, build, split_point};
+pub(crate) use build::{Item, Source, build, common_bytes, split_point};
+pub(crate) use draft::Draft;
 pub(crate) use edit::NodeMut;
+pub(crate) use rows::{Joiner, RowAt, Rows};
 
 use crate::error::Fault;
 
@@ -124,9 +128,7 @@ impl<'a> Node<'a> {
 
     #[inline]
     fn cell(self, index: usize) -> (usize, usize, u16) {
-        let [_, _, _, _, low, high, length, kind] = self.slots()[index];
-        let packed = u16::from_le_bytes([length, kind]);
-        (u16::from_le_bytes([low, high]) as usize, (packed & KEY_MASK) as usize, packed >> KEY_BITS)
+        unpack(&self.slots()[index])
     }
 
     /// What follows the prefix in a key.
@@ -154,21 +156,41 @@ impl<'a> Node<'a> {
         if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) }
     }
 
-    /// A row's key after the prefix, and its value, in one look.
-    #[inline]
-    pub(crate) fn row(self, index: usize) -> (&'a [u8], Value<'a>) {
-        let (at, key_bytes, kind) = self.cell(index);
-        let bytes = self.field(at) as usize;
-        let (key, value) = self.page[at + 2..at + 2 + key_bytes + bytes].split_at(key_bytes);
-        (key, if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) })
-    }
-
     /// The page of a child.
     #[inline]
     pub(crate) fn child(self, index: usize) -> u32 {
         debug_assert!(!self.is_leaf());
         let (at, _, _) = self.cell(index);
         u32::from_le_bytes(self.page[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    /// The page of a child and, if it is a leaf, how many slots it has; else 0.
+    #[inline(always)]
+    pub(crate) fn child_slots(self, index: usize) -> (u32, usize) {
+        debug_assert!(!self.is_leaf());
+        let (at, _, _) = self.cell(index);
+        let [a, b, c, d, e, f] = *self.page[at..].first_chunk().expect("a child and how many rows lie below it");
+        (u32::from_le_bytes([a, b, c, d]), if self.level() == 1 { u16::from_le_bytes([e, f]).into() } else { 0 })
+    }
+
+    /// Asks for the slots of a leaf that will be searched, if so many are expected. They come from memory while the header does,
+    /// which says where they are.
+    #[inline]
+    pub(crate) fn fetch_slots(self, slots: usize) {
+        self.fetch_bytes(HEADER_BYTES + slots * SLOT_BYTES);
+    }
+
+    /// Asks for all of a page that will be read: in whatever order its cells lie, it comes from memory as one stream.
+    #[inline]
+    pub(crate) fn fetch(self) {
+        self.fetch_bytes(self.page.len());
+    }
+
+    #[inline]
+    fn fetch_bytes(self, bytes: usize) {
+        const LINE_BYTES: usize = 64;
+        let lines = self.page[..bytes.min(self.page.len())].iter().step_by(LINE_BYTES);
+        std::hint::black_box(lines.fold(0, |seen, byte| seen | byte));
     }
 
     /// How many rows lie below a child.
@@ -197,28 +219,40 @@ impl<'a> Node<'a> {
     }
 
     /// The first row whose key is not less, in the order of bytes, and whether it is this key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(self, key: &[u8]) -> (usize, bool) {
-        let prefix = self.prefix();
-        match key.strip_prefix(prefix) {
+        match self.after_prefix(key) {
             Some(suffix) => self.find_suffix(suffix, 0),
-            None if key < prefix => (0, false),
+            None if key < self.prefix() => (0, false),
             None => (self.count(), false),
         }
     }
 
     /// The child that a key belongs to, in the order of bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_child(self, key: &[u8]) -> usize {
-        let prefix = self.prefix();
-        match key.strip_prefix(prefix) {
+        match self.after_prefix(key) {
             Some(suffix) => {
                 let (index, found) = self.find_suffix(suffix, 1);
                 if found { index } else { index - 1 }
             }
-            None if key < prefix => 0,
+            None if key < self.prefix() => 0,
             None => self.count() - 1,
         }
+    }
+
+    /// What follows the prefix in a key that begins with it.
+    #[inline(always)]
+    pub(crate) fn after_prefix(self, key: &[u8]) -> Option<&[u8]> {
+        const WORD: usize = 8;
+        let bytes = self.field(PREFIX_AT) as usize;
+        // Mostly short: one comparison, and no call. Behind a prefix is padding, or slots; both are cut off.
+        if let (Some(start), 1..=WORD) = (key.first_chunk(), bytes) {
+            let prefix = self.page[HEADER_BYTES..].first_chunk().expect("the smallest page is longer");
+            let differ = u64::from_le_bytes(*start) ^ u64::from_le_bytes(*prefix);
+            return if differ << (8 * (WORD - bytes)) == 0 { Some(&key[bytes..]) } else { None };
+        }
+        if bytes == 0 { Some(key) } else { key.strip_prefix(self.prefix()) }
     }
 
     /// The first slot from `first` on whose key is not less, and whether it is this key.
@@ -277,9 +311,29 @@ impl<'a> Node<'a> {
     }
 
     fn cell_bytes(self, index: usize) -> usize {
-        let (at, key_bytes, _) = self.cell(index);
+        self.slot_bytes(&self.slots()[index])
+    }
+
+    /// The bytes of the cell of a slot.
+    #[inline]
+    fn slot_bytes(self, slot: &[u8; SLOT_BYTES]) -> usize {
+        let (at, key_bytes, _) = unpack(slot);
         let value_bytes = if self.is_leaf() { self.field(at) as usize } else { 0 };
         self.fixed_bytes() + key_bytes + value_bytes
+    }
+
+    /// The bytes that a cell would have with its whole key.
+    #[inline]
+    fn whole_cell_bytes(self, index: usize) -> usize {
+        let has_key = self.is_leaf() || index > 0;
+        self.cell_bytes(index) + if has_key { self.field(PREFIX_AT) as usize } else { 0 }
+    }
+
+    /// The bytes that all cells would have with whole keys.
+    fn whole_bytes(self) -> usize {
+        let keys = self.count() - usize::from(!self.is_leaf());
+        let live = self.field(HEAP_AT) as usize - self.field(DEAD_AT) as usize;
+        live + keys * self.field(PREFIX_AT) as usize
     }
 
     /// Checks everything about a page by itself.
@@ -353,6 +407,14 @@ impl<'a> Node<'a> {
             false => Err(Fault::new("no prefix", self.prefix().len() as u64)),
         }
     }
+}
+
+/// Where a slot's cell is, the bytes of its key, and the kind of its value.
+#[inline]
+fn unpack(slot: &[u8; SLOT_BYTES]) -> (usize, usize, u16) {
+    let [_, _, _, _, low, high, length, kind] = *slot;
+    let packed = u16::from_le_bytes([length, kind]);
+    (u16::from_le_bytes([low, high]) as usize, (packed & KEY_MASK) as usize, packed >> KEY_BITS)
 }
 
 /// Where the slots begin.

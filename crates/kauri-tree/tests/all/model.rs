@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use kauri_tree::{Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_tree::{Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
 use kauri_wire::{Key, WireError};
 
 use crate::random::Random;
@@ -64,10 +64,45 @@ impl<K: Bytes + ?Sized> World<K> {
         }
     }
 
+    /// Loads rows in order, into a table that is empty or not; sometimes they are not in order.
+    fn load(&mut self, txn: &mut WriteTxn<'_>) {
+        let which = self.random.below(3);
+        let (table, model) = (&self.tables[which], &mut self.models[which]);
+        if self.random.below(2) == 0 {
+            txn.drop_table(table.name()).unwrap();
+            model.clear();
+        }
+        let count = self.random.below(200);
+        let mut rows: Vec<_> = (0..count)
+            .map(|_| (self.random.key(self.page_bytes / 4 - 8, self.spread), self.random.value(self.page_bytes)))
+            .collect();
+        rows.sort_by(|left, right| K::compare(&left.0, &right.0));
+        rows.dedup_by(|left, right| left.0 == right.0);
+        let spoilt = (rows.len() > 1 && self.random.below(4) == 0).then(|| 1 + self.random.below(rows.len() - 1));
+        if let Some(row) = spoilt {
+            let other = if self.random.below(2) == 0 { rows[row - 1].0.clone() } else { rows[0].0.clone() };
+            rows[row].0 = other;
+        }
+        let loaded = txn.load_sorted(table, rows.iter().map(|(key, value)| (&key[..], &value[..])));
+        match (loaded, spoilt) {
+            (Err(Error::Row { row, error }), Some(spoilt)) => {
+                assert!(row == spoilt as u64 && matches!(*error, Error::Unsorted), "row {row}: {error}");
+            }
+            (loaded, None) => {
+                assert_eq!(loaded.unwrap(), rows.len() as u64);
+                model.extend(rows);
+            }
+            (loaded, spoilt) => panic!("{loaded:?} although row {spoilt:?} is out of order"),
+        }
+    }
+
     /// Random changes in nested transactions, some of which end badly.
     fn changes(&mut self, txn: &mut WriteTxn<'_>, depth: usize) {
         for _ in 0..self.random.below(30) {
             self.change(txn);
+        }
+        if self.random.below(12) == 0 {
+            self.load(txn);
         }
         if self.random.below(200) == 0 {
             let which = self.random.below(3);
@@ -126,6 +161,10 @@ fn compare<K: Bytes + ?Sized>(from: &impl Read, table: &Table<K, [u8]>, model: &
         let found = rows.previous().unwrap();
         assert_eq!(found.as_ref().map(|(key, value)| (*key, &**value)), Some(row));
     }
+    let mut seen = expected.iter();
+    let see = |key: &[u8], value: Cow<'_, [u8]>| assert_eq!(Some(&(key, &*value)), seen.next());
+    from.scan(table).unwrap().for_each(see).unwrap();
+    assert_eq!(seen.next(), None);
     for &(key, value) in &expected {
         assert_eq!(from.get(table, key).unwrap().as_deref(), Some(value));
     }
@@ -298,5 +337,33 @@ fn the_ends_of_a_scan_meet() {
             }
         }
         assert!(rows.next().unwrap().is_none() && rows.previous().unwrap().is_none());
+    }
+}
+
+#[test]
+fn rows_are_loaded_in_order_or_not_at_all() {
+    let table = Table::<[u8], [u8]>::new("rows");
+    for page_bytes in [256, 512, 4096, 65536] {
+        let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+        let mut random = Random(page_bytes as u64);
+        for count in [0, 1, 2, 10, 1_000, 20_000] {
+            let rows: Model =
+                (0..count).map(|_| (random.key(page_bytes / 4 - 8, 1 << 20), vec![7; random.below(40)])).collect();
+            let mut txn = store.begin();
+            let sorted = || rows.iter().map(|(key, value)| (&key[..], &value[..]));
+            assert_eq!(txn.load_sorted(&table, sorted()).unwrap(), rows.len() as u64);
+            compare(&txn, &table, &rows);
+            // One that is too long, at the end: everything before it vanishes.
+            let long = vec![0xff; page_bytes];
+            let error = txn.load_sorted(&table, sorted().chain([(&long[..], &[][..])])).unwrap_err();
+            let Error::Row { row, error } = error else { panic!("{error}") };
+            assert!(row == rows.len() as u64 && matches!(*error, Error::KeyTooLong { .. }));
+            compare(&txn, &table, &rows);
+            txn.commit().unwrap();
+            assert_eq!(store.verify().unwrap().rows, rows.len() as u64);
+            let mut txn = store.begin();
+            assert!(txn.drop_table(table.name()).unwrap());
+            txn.commit().unwrap();
+        }
     }
 }
