@@ -122,6 +122,15 @@ impl<R: Send + Sync> Arena<R> {
         self.ring.publish(version.version(), root);
     }
 
+    /// When the page in memory under this number was born, of whatever version.
+    #[must_use]
+    pub fn birth(&self, page: u32) -> Option<Stamp> {
+        match self.frames.frame(page)?.stamps.birth() {
+            frames::Birth::At(birth) => Some(birth),
+            _ => None,
+        }
+    }
+
     /// How many bytes a page has.
     #[must_use]
     pub fn page_bytes(&self) -> usize {

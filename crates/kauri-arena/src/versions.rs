@@ -205,6 +205,13 @@ impl<'a, R> Reader<'a, R> {
         self.arena
     }
 
+    /// Whether pages leave memory, and are lent for an [`operation`](Self::operation) only.
+    #[must_use]
+    #[inline]
+    pub fn is_bounded(&self) -> bool {
+        self.arena.cache.is_some()
+    }
+
     /// When a page of this version was born; `None` as for [`page`](Self::page).
     #[must_use]
     #[inline]

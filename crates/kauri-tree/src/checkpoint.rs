@@ -128,7 +128,7 @@ impl Durable {
 
     fn write_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<Done> {
         let Job { reader, born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
-        self.write_pages(&reader, born, bitmap, between)?;
+        let written = self.write_pages(&reader, born, bitmap, between)?;
         let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
         self.file.write(bitmap.first, &bits)?;
@@ -136,11 +136,15 @@ impl Durable {
         let page = u32::from(meta.checkpoint % 2 == 1);
         self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
         self.group.cover(ticket);
+        // From here on they can leave memory and be read again.
+        for page in written {
+            reader.mark_written(page);
+        }
         self.cut_file(meta.end)?;
         Ok(Done { meta, version: reader.version(), ring_bytes })
     }
 
-    /// Writes the pages of the version that were born since the last checkpoint. The bitmap is written by itself: it was sealed
+    /// Writes the pages of the version that were born since the last checkpoint, and tells which. The bitmap is written by itself: it was sealed
     /// with the version, and says what else was free then.
     fn write_pages(
         &self,
@@ -148,11 +152,11 @@ impl Durable {
         mut born: Vec<u32>,
         bitmap: Run,
         between: &mut dyn FnMut(),
-    ) -> Result<()> {
+    ) -> Result<Vec<u32>> {
         born.sort_unstable();
         born.dedup();
         // Pages that lie side by side are written at once: a call for each costs more than copying it does.
-        let (mut first, mut buffer) = (0, Vec::with_capacity(WRITE_BYTES_MAX));
+        let (mut first, mut buffer, mut written) = (0, Vec::with_capacity(WRITE_BYTES_MAX), Vec::new());
         for page in born.into_iter().filter(|page| *page != bitmap.first) {
             let operation = reader.operation();
             let Some((birth, bytes)) = operation.whole(page) else { continue };
@@ -166,8 +170,10 @@ impl Durable {
             let start = buffer.len();
             buffer.extend_from_slice(bytes);
             StoreFile::seal(page, birth, &mut buffer[start..]);
+            written.push(page);
         }
-        self.file.write(first, &buffer)
+        self.file.write(first, &buffer)?;
+        Ok(written)
     }
 
     /// Gives the system back what lies behind the last page, if it is worth it. Nothing points there: neither this checkpoint

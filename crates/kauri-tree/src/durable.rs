@@ -180,7 +180,8 @@ impl Durable {
         let (offset, record) = turn.ring.append(&turn.body);
         turn.body.clear();
         let at = self.file.offset(LOG_PAGE) + offset;
-        let wants_checkpoint = turn.ring.is_half_full() && matches!(*lock(&self.stage), Stage::Idle);
+        let is_time = turn.ring.is_half_full() || state.pager.is_full_of_born();
+        let wants_checkpoint = is_time && matches!(*lock(&self.stage), Stage::Idle);
         let ticket = self.group.push(at, record, (version, state.catalog.clone()), durability.until());
         let flush_ms = match durability {
             Durability::Flush(ms) => Some(ms),

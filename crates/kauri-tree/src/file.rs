@@ -41,6 +41,10 @@ impl StoreFile {
     /// Brings a run into its frames, unless it is there.
     #[cold]
     pub(crate) fn load<R: Send + Sync>(&self, arena: &Arena<R>, run: Run) -> Result<()> {
+        // Before, not after: what is brought now is to stay for a while.
+        if arena.is_crowded() {
+            arena.sweep();
+        }
         let _loading = lock(&self.loading[run.first as usize % LOADING_LOCKS]);
         arena.load(run.first, run.pages, |bytes| self.read(run, bytes))?;
         Ok(())

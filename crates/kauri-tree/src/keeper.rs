@@ -81,7 +81,7 @@ impl Desk {
         let mut due = None;
         loop {
             match self.next(&mut due) {
-                Task::Checkpoint => store.checkpoint_if_half_full(&mut || self.sync_in_time(store, &mut due)),
+                Task::Checkpoint => store.checkpoint_if_time(&mut || self.sync_in_time(store, &mut due)),
                 Task::Sync => store.sync_unheard(),
                 Task::Stop => return,
             }

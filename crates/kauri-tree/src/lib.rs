@@ -26,8 +26,8 @@
 //! ```
 //!
 //! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
-//! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. A page that was read
-//! stays in memory.
+//! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
+//! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
 //!
 //! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
@@ -40,6 +40,7 @@ mod btree;
 mod catalog;
 mod change;
 mod checkpoint;
+mod copies;
 mod durable;
 mod error;
 mod file;

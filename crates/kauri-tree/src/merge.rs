@@ -9,6 +9,7 @@ use kauri_wire::Key;
 
 use crate::btree::{self, Of, Root, Row};
 use crate::change::{Change, Range};
+use crate::copies::{Copied, Copies, Side};
 use crate::error::Result;
 use crate::read::{Access, resolve};
 use crate::value::Value;
@@ -68,25 +69,50 @@ type StagedRow<'c> = (&'c [u8], Option<&'c [u8]>);
 /// One end of a scan.
 #[derive(Default)]
 struct End<'c> {
-    rows: Option<btree::Scan<'c>>,
+    rows: Option<BaseRows<'c>>,
     /// The next row of the snapshot.
-    peeked: Option<Row<'c>>,
+    peeked: Option<BaseRow<'c>>,
     /// The key of the row that was given out last.
     given: Option<Box<[u8]>>,
     /// Where it is noted what was looked at from here.
     noted: Option<usize>,
 }
 
-/// Which end goes on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Front,
-    Back,
+/// The rows of the snapshot, from one end.
+enum BaseRows<'c> {
+    Lent(btree::Scan<'c>),
+    Copied(Copies<'c>),
+}
+
+/// A row of the snapshot.
+enum BaseRow<'c> {
+    Lent(Row<'c>),
+    Copied(Copied),
+}
+
+impl<'c> BaseRows<'c> {
+    fn next<O: btree::Order>(&mut self, side: Side) -> Result<Option<BaseRow<'c>>> {
+        Ok(match (self, side) {
+            (Self::Lent(rows), Side::Front) => rows.next()?.map(BaseRow::Lent),
+            (Self::Lent(rows), Side::Back) => rows.previous()?.map(BaseRow::Lent),
+            (Self::Copied(rows), _) => rows.next::<O>()?.map(BaseRow::Copied),
+        })
+    }
+}
+
+impl BaseRow<'_> {
+    fn key_into(&self, key: &mut Vec<u8>) {
+        key.clear();
+        match self {
+            Self::Lent(row) => row.node.key_into(row.index, key),
+            Self::Copied(row) => key.extend_from_slice(&row.key),
+        }
+    }
 }
 
 /// A row, by where it lies.
 enum Found<'c> {
-    Base(Row<'c>),
+    Base(BaseRow<'c>),
     Staged(&'c [u8], &'c [u8]),
 }
 
@@ -160,7 +186,11 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
             return Ok(None);
         };
         let value = match found {
-            Found::Base(row) => resolve(self.pages, row.node.value(row.index))?,
+            Found::Base(BaseRow::Lent(row)) => resolve(self.pages, row.node.value(row.index))?,
+            Found::Base(BaseRow::Copied(row)) => match self.pages.bounded() {
+                Some(pages) => Cow::Owned(row.value(pages)?),
+                None => unreachable!("rows are copied where pages come and go"),
+            },
             Found::Staged(key, value) => {
                 self.key.clear();
                 self.key.extend_from_slice(key);
@@ -179,14 +209,7 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
         }
         let range = Range { from: self.from.clone(), until: self.until.clone() };
         let noted = self.change.note_range(&self.table, range);
-        let mut rows = btree::Scan::new(self.pages);
-        match (side, &self.from, &self.until) {
-            (Side::Front, Bound::Included(key), _) | (Side::Back, _, Bound::Excluded(key)) => {
-                rows.go_to::<Of<K>>(self.root, key)?;
-            }
-            (Side::Front, ..) => rows.go_first(self.root)?,
-            (Side::Back, ..) => rows.go_last(self.root)?,
-        }
+        let rows = self.base_rows(side)?;
         let end = self.end_mut(side);
         (end.rows, end.noted) = (Some(rows), noted);
         self.peek(side)?;
@@ -194,6 +217,29 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
             self.staged = Some(self.sorted());
         }
         Ok(())
+    }
+
+    /// The rows of the snapshot from one end of the range.
+    fn base_rows(&self, side: Side) -> Result<BaseRows<'c>> {
+        let start = match (side, &self.from, &self.until) {
+            (Side::Front, Bound::Included(key), _) | (Side::Back, _, Bound::Excluded(key)) => Some(key),
+            _ => None,
+        };
+        if let Some(pages) = self.pages.bounded() {
+            let at = match (side, start) {
+                (_, None) => Bound::Unbounded,
+                (Side::Front, Some(key)) => Bound::Included(key.to_vec()),
+                (Side::Back, Some(key)) => Bound::Excluded(key.to_vec()),
+            };
+            return Ok(BaseRows::Copied(Copies::new(pages, self.root, side, at)));
+        }
+        let mut rows = btree::Scan::new(self.pages);
+        match (side, start) {
+            (_, Some(key)) => rows.go_to::<Of<K>>(self.root, key)?,
+            (Side::Front, None) => rows.go_first(self.root)?,
+            (Side::Back, None) => rows.go_last(self.root)?,
+        }
+        Ok(BaseRows::Lent(rows))
     }
 
     /// What is staged in the range, in order.
@@ -240,34 +286,30 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
     fn peek(&mut self, side: Side) -> Result<()> {
         let end = self.end_mut(side);
         let rows = end.rows.as_mut().expect("the end has begun");
-        end.peeked = match side {
-            Side::Front => rows.next()?,
-            Side::Back => rows.previous()?,
-        };
+        end.peeked = rows.next::<Of<K>>(side)?;
         Ok(())
     }
 
     /// The next row, if the ends have not met. The key of a row of the snapshot is left in `self.key`.
     fn find(&mut self, side: Side) -> Result<Option<Found<'c>>> {
         loop {
-            let base = self.end(side).peeked.filter(|row| {
-                let mut key = std::mem::take(&mut self.key);
-                key.clear();
-                row.node.key_into(row.index, &mut key);
-                self.key = key;
-                self.is_inside(&self.key)
+            let mut key = std::mem::take(&mut self.key);
+            let has_base = self.end(side).peeked.as_ref().is_some_and(|row| {
+                row.key_into(&mut key);
+                self.is_inside(&key)
             });
+            self.key = key;
             let staged = self.staged.as_mut().expect("the scan has begun");
             let next = match side {
                 Side::Front => staged.front().copied(),
                 Side::Back => staged.back().copied(),
             };
-            let order = match (&base, next) {
-                (None, None) => return Ok(None),
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-                (Some(_), Some((key, _))) if side == Side::Front => K::compare(&self.key, key),
-                (Some(_), Some((key, _))) => K::compare(key, &self.key),
+            let order = match (has_base, next) {
+                (false, None) => return Ok(None),
+                (true, None) => std::cmp::Ordering::Less,
+                (false, Some(_)) => std::cmp::Ordering::Greater,
+                (true, Some((key, _))) if side == Side::Front => K::compare(&self.key, key),
+                (true, Some((key, _))) => K::compare(key, &self.key),
             };
             if order.is_ge() {
                 match side {
@@ -275,6 +317,7 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
                     Side::Back => staged.pop_back(),
                 };
             }
+            let base = if order.is_le() { self.end_mut(side).peeked.take() } else { None };
             if order.is_le() {
                 self.peek(side)?;
             }

@@ -19,6 +19,9 @@ use crate::overflow::{self, Reference};
 use crate::pager::{Pager, Run};
 use crate::store::State;
 
+/// The smallest cache: a way down each of a few trees.
+const CACHE_PAGES_MIN: usize = 32;
+
 /// What an open store is made of.
 pub(crate) struct Opened {
     pub(crate) state: State,
@@ -26,7 +29,13 @@ pub(crate) struct Opened {
 }
 
 /// Opens the store of this name, or makes it with pages of this size and a log of so many bytes.
-pub(crate) fn open(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Opened> {
+pub(crate) fn open(
+    disk: &dyn Disk,
+    name: &str,
+    page_bytes: usize,
+    log_bytes: usize,
+    cache_bytes: Option<usize>,
+) -> Result<Opened> {
     let file = match disk.open(name, Open::ReadWrite) {
         Ok(file) => {
             // Whoever made it may have died before its name was durable; what is promised from here on needs it.
@@ -37,13 +46,13 @@ pub(crate) fn open(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: us
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
     };
-    recover(file, true)
+    recover(file, true, cache_bytes)
 }
 
 /// Opens the store of this name to read it. Whoever writes it may be at work: what is read is a version that was committed, since
 /// a page used for a later one says so by its birth.
-pub(crate) fn open_to_read(disk: &dyn Disk, name: &str) -> Result<Opened> {
-    recover(disk.open(name, Open::ReadOnly)?, false)
+pub(crate) fn open_to_read(disk: &dyn Disk, name: &str, cache_bytes: Option<usize>) -> Result<Opened> {
+    recover(disk.open(name, Open::ReadOnly)?, false, cache_bytes)
 }
 
 /// Makes an empty store beside, whole and durable, before it gets its name.
@@ -132,13 +141,18 @@ const fn sector(page_bytes: usize) -> u64 {
 }
 
 /// Brings a store to where it was: its last checkpoint, and what the log has after it. Nothing is written.
-fn recover(file: Box<dyn File>, writes: bool) -> Result<Opened> {
+fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Result<Opened> {
     let meta = find_meta(&*file)?;
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
     let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;
     let (free, bitmap) = read_free(&file, &meta)?;
-    let (arena, writer) = Arena::new(page_bytes, version, Catalog::default());
+    let (arena, writer) = match cache_bytes {
+        Some(bytes) => {
+            Arena::bounded(page_bytes, (bytes / page_bytes).max(CACHE_PAGES_MIN), version, Catalog::default())
+        }
+        None => Arena::new(page_bytes, version, Catalog::default()),
+    };
     let mut pager = Pager::in_file(writer, meta.end, free, Arc::clone(&file));
     pager.keep(vec![version]);
     let catalog = read_catalog(&pager, &meta)?;

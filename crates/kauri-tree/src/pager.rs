@@ -22,6 +22,11 @@ use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::overflow::{Runs, RunsMut};
 
+/// A checkpoint is made when pages that are not in the file take more than this part, one of so many, of a bounded cache.
+const BORN_SHARE: usize = 4;
+/// How often a page that leaves as soon as it was brought is brought again.
+const TRIES_MAX: usize = 10_000;
+
 /// Pages that lie side by side and are one: mostly one page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
@@ -124,13 +129,42 @@ impl<R: Send + Sync> Pager<R> {
         }
     }
 
+    /// A run that was not in memory.
+    #[cold]
+    fn bring(&self, run: Run) -> Result<&[u8]> {
+        for _ in 0..TRIES_MAX {
+            self.load(run)?;
+            if let Some(bytes) = self.writer.run(run.first, run.pages) {
+                return Ok(bytes);
+            }
+            if self.writer.arena().cache_pages_max().is_none() {
+                break;
+            }
+        }
+        let fault = Fault::new("a page of this store", run.first.into());
+        Err(Error::Corrupt { page: run.first, fault })
+    }
+
     /// Begins a transaction, or one nested in it.
     pub(crate) fn begin(&mut self) {
         if self.levels.is_empty() {
             self.reclaim();
+            self.make_room();
         }
         let base = self.writer.tick();
         self.levels.push(Level { base, made: Vec::new(), retired: Vec::new() });
+    }
+
+    /// Lets pages leave memory, if there are too many.
+    fn make_room(&self) {
+        if self.writer.arena().is_crowded() {
+            self.writer.arena().sweep();
+        }
+    }
+
+    /// Whether so much was made since the last checkpoint that it crowds out what is read.
+    pub(crate) fn is_full_of_born(&self) -> bool {
+        self.writer.arena().cache_pages_max().is_some_and(|most| self.born.len() > most / BORN_SHARE)
     }
 
     fn level(&mut self) -> &mut Level {
@@ -150,6 +184,9 @@ impl<R: Send + Sync> Pager<R> {
     /// Ends a transaction or a nested one as if it had never begun.
     pub(crate) fn abort(&mut self) {
         let level = self.levels.pop().expect("a transaction is open");
+        if self.levels.is_empty() {
+            self.writer.rest();
+        }
         for run in level.made {
             // Some were given back already, and their pages taken again for something shorter.
             let pages = self.writer.untake(run.first);
@@ -249,8 +286,7 @@ impl<R: Send + Sync> Pages for Pager<R> {
         if let Some(bytes) = self.writer.page(page) {
             return Ok(bytes);
         }
-        self.load(Run::of(page))?;
-        self.writer.page(page).ok_or(Error::Corrupt { page, fault: Fault::new("a page of this store", page.into()) })
+        self.bring(Run::of(page))
     }
 }
 
@@ -275,12 +311,16 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
         }
         self.page(page)?;
         let copy = self.make()?;
-        let pages = self.writer.from_to(page, copy);
-        let (from, to) =
-            pages.ok_or(Error::Corrupt { page, fault: Fault::new("a page of this store", page.into()) })?;
-        to.copy_from_slice(from);
-        self.retire(page);
-        Ok(copy)
+        for _ in 0..TRIES_MAX {
+            if let Some((from, to)) = self.writer.from_to(page, copy) {
+                to.copy_from_slice(from);
+                self.retire(page);
+                return Ok(copy);
+            }
+            // It left while the copy was made.
+            self.page(page)?;
+        }
+        Err(Error::Corrupt { page, fault: Fault::new("a page of this store", page.into()) })
     }
 
     fn page_mut(&mut self, page: u32) -> &mut [u8] {
@@ -307,9 +347,7 @@ impl<R: Send + Sync> Runs for Pager<R> {
         if let Some(bytes) = self.writer.run(run.first, run.pages) {
             return Ok(bytes);
         }
-        self.load(run)?;
-        let fault = Fault::new("a run of this store", run.pages.into());
-        self.writer.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
+        self.bring(run)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::scan::Scan;
-use crate::snapshot::VersionPages;
+use crate::snapshot::{Guarded, VersionPages};
 use crate::table::Table;
 use crate::value::Value;
 
@@ -55,8 +55,13 @@ pub trait Read: Source {
         key: K::Ref<'_>,
     ) -> Result<Option<V::View<'_>>> {
         let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(None) };
+        if let Some(pages) = self.access().bounded() {
+            let copy = K::with_bytes(key, |key| get_copy::<Of<K>>(pages, root, key))?;
+            return copy.map(|value| V::decode(Cow::Owned(value))).transpose();
+        }
         let found = K::with_bytes(key, |key| match self.access() {
             Access::Version(pages) => btree::get::<Of<K>>(pages, root, key),
+            Access::Guarded(pages) => btree::get::<Of<K>>(pages, root, key),
             Access::Turn(pages) => btree::get::<Of<K>>(pages, root, key),
         })?;
         found.map(|value| V::decode(resolve(self.access(), value)?)).transpose()
@@ -68,7 +73,10 @@ pub trait Read: Source {
     /// If the table was made for other types, or the store is damaged.
     fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(false) };
-        K::with_bytes(key, |key| Ok(btree::get::<Of<K>>(&self.access(), root, key)?.is_some()))
+        K::with_bytes(key, |key| match self.access().bounded() {
+            Some(pages) => Ok(btree::get::<Of<K>>(&pages.operation(), root, key)?.is_some()),
+            None => Ok(btree::get::<Of<K>>(&self.access(), root, key)?.is_some()),
+        })
     }
 
     /// How many rows a table has. Counted already: it costs the same for any number.
@@ -141,6 +149,8 @@ pub trait Source {
 #[derive(Clone, Copy)]
 pub(crate) enum Access<'a> {
     Version(&'a VersionPages<'a>),
+    /// Of a version whose pages come and go: for one operation.
+    Guarded(&'a Guarded<'a>),
     Turn(&'a Pager<Catalog>),
 }
 
@@ -149,7 +159,17 @@ impl<'a> Access<'a> {
     pub(crate) fn page(self, page: u32) -> Result<&'a [u8]> {
         match self {
             Self::Version(pages) => pages.page(page),
+            Self::Guarded(pages) => pages.page(page),
             Self::Turn(pages) => pages.page(page),
+        }
+    }
+
+    /// The version, if its pages come and go: then each operation has to say when it begins.
+    #[inline]
+    pub(crate) fn bounded(self) -> Option<&'a VersionPages<'a>> {
+        match self {
+            Self::Version(pages) if pages.is_bounded() => Some(pages),
+            _ => None,
         }
     }
 }
@@ -163,12 +183,21 @@ pub(crate) fn resolve<'a>(access: Access<'a>, value: node::Value<'a>) -> Result<
     }
 }
 
+/// A value, copied out of pages that may go.
+#[cold]
+fn get_copy<O: btree::Order>(pages: &VersionPages<'_>, root: Root, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let operation = pages.operation();
+    let found = btree::get::<O>(&operation, root, key)?;
+    found.map(|value| Ok(resolve(Access::Guarded(&operation), value)?.into_owned())).transpose()
+}
+
 /// Apart from the values that lie in leaves: those are most, and the code for them is copied to where they are read.
 #[cold]
 fn read_overflow<'a>(access: Access<'a>, reference: &[u8]) -> Result<Cow<'a, [u8]>> {
     let reference = Reference::decode(reference)?;
     match access {
         Access::Version(pages) => overflow::read(pages, pages.page_bytes(), reference),
+        Access::Guarded(pages) => overflow::read(pages, pages.page_bytes(), reference),
         Access::Turn(pages) => overflow::read(pages, pages.page_bytes(), reference),
     }
 }

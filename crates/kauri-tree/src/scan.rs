@@ -1,13 +1,16 @@
 //! The rows of a table in order.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Root};
+use crate::copies::{CopiedEnds, Side};
 use crate::error::Result;
 use crate::node::{Joiner, RowAt, Rows};
 use crate::read::{Access, resolve};
+use crate::snapshot::VersionPages;
 use crate::value::Value;
 
 /// Rows in the order of their keys, from the front with [`next`](Self::next), from the back with [`previous`](Self::previous),
@@ -49,6 +52,8 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     /// How many rows were given out, or are in `low` and `high`.
     opened: u64,
     ends: Option<Box<Ends<'a>>>,
+    /// Both ends, where pages come and go; then there is nothing in `low` and `ends`.
+    copies: Option<Box<CopiedEnds<'a>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -73,6 +78,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             met: false,
             opened: 0,
             ends: None,
+            copies: None,
             types: PhantomData,
         }
     }
@@ -101,6 +107,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         let row = loop {
             match self.low.next() {
                 Some(row) => break row,
+                None if self.access.bounded().is_some() => return self.copied(Side::Front),
                 None if !self.advance()? => return Ok(None),
                 None => {}
             }
@@ -115,6 +122,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         if self.ends.is_none() {
+            if self.access.bounded().is_some() {
+                return self.copied(Side::Back);
+            }
             self.retreat()?;
         }
         let row = loop {
@@ -131,6 +141,37 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             false => &mut self.ends.as_mut().expect("the scan has begun").high_keys,
         };
         decode::<K, V>(self.access, keys, &row).map(Some)
+    }
+
+    /// The next row from an end, of pages that come and go.
+    #[inline(never)]
+    fn copied(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        let Some(pages) = self.access.bounded() else { return Ok(None) };
+        let (from, until) = (self.from.key(), self.until.key());
+        if self.met || self.is_crossed() {
+            return Ok(None);
+        }
+        let copies = self.copies.get_or_insert_with(|| Box::new(CopiedEnds::new(pages, self.root, from, until)));
+        match copies.next::<Of<K>>(side, from, until)? {
+            Some((key, value)) => Ok(Some((K::decode(key)?, V::decode(Cow::Borrowed(value))?))),
+            None => {
+                self.met = true;
+                Ok(None)
+            }
+        }
+    }
+
+    /// How many rows are left, of pages that come and go.
+    fn count_copied(&self, pages: &VersionPages<'_>) -> Result<u64> {
+        let operation = pages.operation();
+        let rank = |key: &[u8]| btree::rank::<Of<K>>(&operation, self.root, key);
+        let (low, high) = self.copies.as_ref().map_or((None, None), |copies| copies.given());
+        let first = match (low, self.from.key()) {
+            (Some(given), _) => rank(given)? + 1,
+            (None, from) => from.map_or(Ok(0), rank)?,
+        };
+        let end = high.or(self.until.key()).map_or(Ok(self.root.rows), rank)?;
+        Ok(end.saturating_sub(first))
     }
 
     fn ends(&mut self) -> &mut Ends<'a> {
@@ -272,6 +313,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         if self.is_crossed() {
             return Ok(0);
         }
+        if let Some(pages) = self.access.bounded() {
+            return self.count_copied(pages);
+        }
         let (pages, root) = (&self.access, self.root);
         let rows = match (self.from.key(), self.until.key()) {
             (None, None) => root.rows,
@@ -309,6 +353,12 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             while let Some(row) = rows.next() {
                 let (key, value) = decode::<K, V>(self.access, &mut self.low_keys, &row)?;
                 see(key, value);
+            }
+            if self.access.bounded().is_some() {
+                while let Some((key, value)) = self.copied(Side::Front)? {
+                    see(key, value);
+                }
+                return Ok(());
             }
             if !self.advance()? {
                 return Ok(());

@@ -1,6 +1,6 @@
 //! One version of a store, to be read.
 
-use kauri_arena::Reader;
+use kauri_arena::{Operation, Reader};
 
 use crate::btree::{Pages, Root};
 use crate::catalog::Catalog;
@@ -66,6 +66,61 @@ impl VersionPages<'_> {
         }
         let fault = Fault::new("a page of this version", run.first.into());
         self.reader.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
+    }
+}
+
+/// How often a page that leaves as soon as it was brought is brought again.
+const TRIES_MAX: usize = 10_000;
+
+/// The pages of a version, for one operation: where pages come and go, none of those it has seen goes before it ends.
+#[derive(Debug)]
+pub(crate) struct Guarded<'a> {
+    operation: Operation<'a, Catalog>,
+    pages: &'a VersionPages<'a>,
+}
+
+impl VersionPages<'_> {
+    /// Whether pages come and go, so that each is lent for an operation only.
+    #[inline]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.reader.is_bounded()
+    }
+
+    pub(crate) fn operation(&self) -> Guarded<'_> {
+        Guarded { operation: self.reader.operation(), pages: self }
+    }
+}
+
+impl Guarded<'_> {
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.pages.page_bytes()
+    }
+}
+
+impl Pages for Guarded<'_> {
+    fn page(&self, page: u32) -> Result<&[u8]> {
+        self.run(Run { first: page, pages: 1 })
+    }
+}
+
+impl Runs for Guarded<'_> {
+    fn run(&self, run: Run) -> Result<&[u8]> {
+        let arena = self.pages.store.arena();
+        for _ in 0..TRIES_MAX {
+            if let Some(bytes) = self.operation.run(run.first, run.pages) {
+                return Ok(bytes);
+            }
+            match self.pages.store.durable() {
+                Some(durable) if self.pages.reader.birth(run.first).is_none() => durable.file.load(arena, run)?,
+                _ => break,
+            }
+            if self.pages.reader.birth(run.first).is_none() && arena.birth(run.first).is_some() {
+                // It is in memory, and not of this version.
+                break;
+            }
+        }
+        let fault = Fault::new("a page of this version", run.first.into());
+        Err(Error::Corrupt { page: run.first, fault })
     }
 }
 

@@ -40,13 +40,14 @@ pub struct Options {
     log_bytes: usize,
     keeper: bool,
     read_only: bool,
+    cache_bytes: Option<usize>,
 }
 
 impl Options {
-    /// Pages of 4096 bytes, a log of 16 MiB, a keeper, reading and writing.
+    /// Pages of 4096 bytes, a log of 16 MiB, a keeper, reading and writing, all pages that were read in memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { page_bytes: 4096, log_bytes: 16 << 20, keeper: true, read_only: false }
+        Self { page_bytes: 4096, log_bytes: 16 << 20, keeper: true, read_only: false, cache_bytes: None }
     }
 
     /// Pages of this size: a power of two from 256 to 65536. Larger pages suit longer values, and cost more to change.
@@ -101,6 +102,33 @@ impl Options {
         self
     }
 
+    /// At most about so many bytes of pages in memory, for a store in a file that is longer than memory. Pages that were not used
+    /// for some time leave, and are read from the file again when they are needed. Reading costs more then, since values and rows are
+    /// copied out of their pages. What a transaction writes stays in memory until a checkpoint; beside the pages, 17 bytes are kept for each
+    /// page of the file that was ever used.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Options, Read, Table, Write};
+    ///
+    /// const STOCK: Table<u32, [u8]> = Table::new("stock");
+    /// let store = Options::new().cache_bytes(1 << 20).open(&MemoryDisk::new(), "store")?;
+    /// for number in 0..100 {
+    ///     let mut txn = store.begin();
+    ///     txn.put(&STOCK, number, &[7; 100_000])?;
+    ///     txn.commit()?;
+    /// }
+    /// store.checkpoint()?;
+    /// assert_eq!(store.snapshot().scan(&STOCK)?.map(|_, value| value.len()).sum::<Result<usize, _>>()?, 10_000_000);
+    /// assert!(store.stat().resident_pages < 600);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
     fn check(&self) -> Result<()> {
         let page_bytes = self.page_bytes;
         match page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes) {
@@ -117,8 +145,8 @@ impl Options {
         self.check()?;
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
         let Opened { state, durable } = match self.read_only {
-            true => open::open_to_read(disk, name)?,
-            false => open::open(disk, name, self.page_bytes, log_bytes)?,
+            true => open::open_to_read(disk, name, self.cache_bytes)?,
+            false => open::open(disk, name, self.page_bytes, log_bytes, self.cache_bytes)?,
         };
         Ok(Store::new(state, Arc::clone(&durable.arena), Some(durable), self.keeper))
     }
@@ -196,10 +224,12 @@ impl Inner {
         state
     }
 
-    /// Makes a checkpoint beside the writer, if the log is half full. `between` is called between its writes.
-    pub(crate) fn checkpoint_if_half_full(&self, between: &mut dyn FnMut()) {
-        let half_full = |state: &State| state.turn.as_ref().is_some_and(|turn| turn.ring.is_half_full());
-        self.unheard(self.checkpoint(half_full, between));
+    /// Makes a checkpoint beside the writer, if the log is half full, or memory full of what is not in the file. `between` is called between its writes.
+    pub(crate) fn checkpoint_if_time(&self, between: &mut dyn FnMut()) {
+        let is_time = |state: &State| {
+            state.pager.is_full_of_born() || state.turn.as_ref().is_some_and(|turn| turn.ring.is_half_full())
+        };
+        self.unheard(self.checkpoint(is_time, between));
     }
 
     /// Makes everything durable.
@@ -295,7 +325,7 @@ impl Store {
         if pending.wants_checkpoint {
             let asked = self.shared.keeper.as_ref().is_some_and(|keeper| keeper.ask_checkpoint(&self.shared.inner));
             if !asked {
-                self.shared.inner.checkpoint_if_half_full(&mut || ());
+                self.shared.inner.checkpoint_if_time(&mut || ());
             }
         }
         Ok(())
@@ -410,6 +440,7 @@ impl Store {
             pages,
             free_pages: free,
             waiting_pages: waiting,
+            resident_pages: self.arena().resident_pages(),
             log_bytes: ring.map_or(0, Ring::bytes),
             log_used_bytes: ring.map_or(0, Ring::used),
         }
@@ -420,36 +451,44 @@ impl Store {
     /// # Errors
     /// The first fault found.
     pub fn verify(&self) -> Result<Report> {
-        let state = self.shared.inner.turn();
-        let mut seen = BTreeSet::new();
-        let mut report = Report::default();
-        let mut own = Vec::new();
-        for (_, types, root) in state.catalog.iter() {
-            report.tables += 1;
-            report.rows += root.rows;
-            verify_table(&state, types, root, &mut seen)?;
-        }
-        report.pages = seen.len();
-        for page in state.pager.free().iter().chain(state.pager.waiting()) {
-            claim(&mut seen, page)?;
-        }
-        if let Some(turn) = &state.turn {
-            btree::verify::<Of<[u8]>>(&state.pager, turn.catalog, &mut |what| {
-                if let Seen::Page(page) = what {
-                    own.push(page);
-                }
-            })?;
-            own.extend(turn.bitmap.into_iter().flat_map(crate::pager::Run::iter));
-        }
-        for page in own {
-            claim(&mut seen, page)?;
-        }
-        match (state.first_page()..state.pager.end()).find(|page| !seen.contains(page)) {
-            Some(page) => {
-                Err(Error::Corrupt { page, fault: Fault::new("a page that is used, free or waiting", page.into()) })
+        let mut state = self.shared.inner.turn();
+        // As a transaction that writes nothing: only in one are pages held.
+        state.pager.begin();
+        let report = verify(&state);
+        state.pager.abort();
+        report
+    }
+}
+
+fn verify(state: &State) -> Result<Report> {
+    let mut seen = BTreeSet::new();
+    let mut report = Report::default();
+    let mut own = Vec::new();
+    for (_, types, root) in state.catalog.iter() {
+        report.tables += 1;
+        report.rows += root.rows;
+        verify_table(state, types, root, &mut seen)?;
+    }
+    report.pages = seen.len();
+    for page in state.pager.free().iter().chain(state.pager.waiting()) {
+        claim(&mut seen, page)?;
+    }
+    if let Some(turn) = &state.turn {
+        btree::verify::<Of<[u8]>>(&state.pager, turn.catalog, &mut |what| {
+            if let Seen::Page(page) = what {
+                own.push(page);
             }
-            None => Ok(report),
+        })?;
+        own.extend(turn.bitmap.into_iter().flat_map(crate::pager::Run::iter));
+    }
+    for page in own {
+        claim(&mut seen, page)?;
+    }
+    match (state.first_page()..state.pager.end()).find(|page| !seen.contains(page)) {
+        Some(page) => {
+            Err(Error::Corrupt { page, fault: Fault::new("a page that is used, free or waiting", page.into()) })
         }
+        None => Ok(report),
     }
 }
 
@@ -523,6 +562,8 @@ pub struct Stat {
     pub free_pages: usize,
     /// How many of them are kept for snapshots that still see them.
     pub waiting_pages: usize,
+    /// How many pages are in memory, where that is [bounded](Options::cache_bytes); else 0.
+    pub resident_pages: usize,
     /// The size of the log; 0 in memory.
     pub log_bytes: u64,
     /// How much of the log no checkpoint has taken over yet.

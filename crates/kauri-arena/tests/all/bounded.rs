@@ -98,14 +98,17 @@ impl Maker<'_> {
             let Some(page) = self.free.pop() else { break };
             if self.root.len() == PARTS {
                 let (old, old_born) = self.root.remove(usize::try_from(number * 7 % PARTS as u64).expect("an index"));
-                while self.writer.page(old).is_none() {
+                self.writer.take(page).expect("it is free");
+                // It may leave between two looks, but not while we have it.
+                while self.writer.from_to(old, page).is_none() {
                     load(self.arena, self.file, old, loads);
                 }
-                self.writer.take(page).expect("it is free");
-                let (from, to) =
-                    self.writer.from_to(old, page).unwrap_or_else(|| panic!("page {old} left under our eyes"));
-                check(from, old_born, old);
-                write(to, born, page);
+                if let Some((from, to)) = self.writer.from_to(old, page) {
+                    check(from, old_born, old);
+                    write(to, born, page);
+                } else {
+                    write(self.writer.page_mut(page).expect("our own"), born, page);
+                }
                 self.writer.retire(old);
                 self.dead.push(old);
             } else {

@@ -2,6 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size")]
 #![expect(clippy::unwrap_used, reason = "in a test that is the check")]
 
+mod bounded;
 mod changes;
 mod checker;
 mod files;
