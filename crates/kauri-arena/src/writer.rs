@@ -239,9 +239,15 @@ impl<R: Send + Sync> Writer<R> {
             (Birth::Empty, death) => {
                 // When it was born is not known here.
                 self.check_past(Stamp::FIRST, death)?;
-                if frames.forget_death(first) { Ok(()) } else { Err(InUse::Taken) }
+                // Somebody may be about to bring it.
+                if frames.forget_death(first) { Ok(()) } else { Err(InUse::Held(self.newest)) }
             }
-            (Birth::Filling | Birth::Inside(_), _) => Err(InUse::Taken),
+            (Birth::Inside(_), _) | (Birth::Filling, Stamp::NEVER) => Err(InUse::Taken),
+            (Birth::Filling, death) => {
+                // It died, and a reader of a version before is bringing it. That version is held; or was, when it began.
+                self.check_past(Stamp::FIRST, death)?;
+                Err(InUse::Held(self.newest))
+            }
         }
     }
 
@@ -382,6 +388,24 @@ mod tests {
             Stamp::new(3).ok_or(())
         });
         assert_eq!(found, Ok(crate::Load::Done));
+    }
+
+    #[test]
+    fn page_that_died_while_it_is_being_loaded_waits() {
+        let (arena, mut writer) = arena();
+        let reader = arena.read();
+        let found = arena.load(7, 1, |_| {
+            writer.tick();
+            writer.retire(7);
+            arena.publish(writer.seal(), ());
+            writer.scan();
+            assert_eq!(writer.reclaim(7), Err(InUse::Held(reader.version())));
+            Stamp::new(3).ok_or(())
+        });
+        assert_eq!(found, Ok(crate::Load::Done));
+        drop(reader);
+        writer.scan();
+        assert_eq!(writer.reclaim(7), Ok(()));
     }
 
     #[test]

@@ -61,6 +61,8 @@ fn look<'a>(
             return bytes;
         }
         load(arena, file, page, loads);
+        // Another may be bringing it, and need the processor for that.
+        thread::yield_now();
     }
     panic!("page {page} does not come");
 }
