@@ -37,16 +37,18 @@ pub(crate) fn open(
     cache_bytes: Option<usize>,
 ) -> Result<Opened> {
     let file = match disk.open(name, Open::ReadWrite) {
-        Ok(file) => {
-            // Whoever made it may have died before its name was durable; what is promised from here on needs it.
-            disk.sync_dir()?;
-            file
-        }
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(disk, name, page_bytes, log_bytes)?,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
     };
-    recover(file, true, cache_bytes)
+    let opened = recover(file, true, cache_bytes)?;
+    if opened.state.turn.as_ref().is_some_and(|turn| turn.meta.checkpoint == 0) {
+        // Whoever made it may have died before its name was durable, and what is promised from here on needs it. Where there was
+        // a checkpoint, there was a commit, and before that an open that came by here.
+        disk.sync_dir()?;
+    }
+    Ok(opened)
 }
 
 /// Opens the store of this name to read it. Whoever writes it may be at work: what is read is a version that was committed, since
@@ -91,27 +93,34 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
 
 /// The newest meta page that is whole.
 fn find_meta(file: &dyn File) -> Result<Meta> {
-    let mut best: Option<Meta> = None;
-    let mut newer = None;
+    let first = read_meta(file, 0, 0);
     // The second meta page stands behind a first page of unknown size: the first page's own word, or any size there is.
-    for page_bytes in std::iter::once(0).chain((8..=16).map(|bits| 1_u64 << bits)) {
-        let page = u32::from(page_bytes > 0);
-        let mut bytes = [0; META_BYTES];
-        if file.read_at(page_bytes, &mut bytes).is_err() {
-            continue;
-        }
-        match Meta::decode(&bytes, page) {
-            Ok(meta) if page == 0 || u64::from(meta.page_bytes) == page_bytes => {
-                best = best.filter(|best| best.checkpoint >= meta.checkpoint).or(Some(meta));
-            }
-            Ok(_) | Err(Unusable::Broken) => {}
-            Err(Unusable::Newer(format)) => newer = Some(format),
+    let second: Vec<_> = match &first {
+        Some(Ok(meta)) => read_meta(file, meta.page_bytes.into(), 1).into_iter().collect(),
+        _ => (8..=16).filter_map(|bits| read_meta(file, 1 << bits, 1)).collect(),
+    };
+    let (mut best, mut newer): (Option<Meta>, _) = (None, None);
+    for meta in first.into_iter().chain(second) {
+        match meta {
+            Ok(meta) => best = best.filter(|best| best.checkpoint >= meta.checkpoint).or(Some(meta)),
+            Err(format) => newer = Some(format),
         }
     }
     match (newer, best) {
         (Some(found), _) => Err(Error::NewerFormat { most: FORMAT, found }),
         (None, Some(meta)) => check_meta(meta),
         (None, None) => Err(corrupt(0, "a meta page", 0)),
+    }
+}
+
+/// The meta page at a place: what it says, or the newer format it has; nothing if there is none.
+fn read_meta(file: &dyn File, at: u64, page: u32) -> Option<std::result::Result<Meta, u32>> {
+    let mut bytes = [0; META_BYTES];
+    file.read_at(at, &mut bytes).ok()?;
+    match Meta::decode(&bytes, page) {
+        Ok(meta) if page == 0 || u64::from(meta.page_bytes) == at => Some(Ok(meta)),
+        Ok(_) | Err(Unusable::Broken) => None,
+        Err(Unusable::Newer(format)) => Some(Err(format)),
     }
 }
 
