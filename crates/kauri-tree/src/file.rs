@@ -1,5 +1,7 @@
 //! The file of a store: pages out of it, checked, and into it.
 
+use std::sync::{Mutex, PoisonError};
+
 use kauri_arena::{Arena, Stamp};
 
 use crate::disk::File;
@@ -13,7 +15,12 @@ use crate::pager::Run;
 pub(crate) struct StoreFile {
     file: Box<dyn File>,
     page_bytes: usize,
+    /// Held while a run is brought into memory: whoever wants the same one waits, and finds it there.
+    loading: [Mutex<()>; LOADING],
 }
+
+/// How many runs can be brought into memory at once, at most.
+const LOADING: usize = 64;
 
 const CHECKSUM: std::ops::Range<usize> = 0..8;
 const BIRTH: std::ops::Range<usize> = 8..16;
@@ -21,7 +28,7 @@ const KIND_AT: usize = 16;
 
 impl StoreFile {
     pub(crate) fn new(file: Box<dyn File>, page_bytes: usize) -> Self {
-        Self { file, page_bytes }
+        Self { file, page_bytes, loading: [const { Mutex::new(()) }; LOADING] }
     }
 
     pub(crate) fn disk(&self) -> &dyn File {
@@ -36,6 +43,8 @@ impl StoreFile {
     /// Brings a run into its frames, unless it is there.
     #[cold]
     pub(crate) fn load<R: Send + Sync>(&self, arena: &Arena<R>, run: Run) -> Result<()> {
+        let lock = &self.loading[run.first as usize % LOADING];
+        let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         arena.load(run.first, run.pages, |bytes| self.read(run, bytes))?;
         Ok(())
     }

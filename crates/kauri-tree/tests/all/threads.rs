@@ -146,3 +146,45 @@ fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
         assert!(look.join().unwrap());
     });
 }
+
+#[test]
+fn threads_bring_the_same_pages_into_memory_at_once() {
+    const ROWS: u32 = 3_000;
+    let disk = WatchedDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(1 << 16);
+    let long = Table::<u32, [u8]>::new("long");
+    let store = options.open(&disk, "store").unwrap();
+    let mut txn = store.begin();
+    for account in 0..ROWS {
+        txn.put(&ACCOUNTS, account, 1).unwrap();
+        txn.put(&long, account % 50, &[7; 2_000]).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(store);
+
+    disk.watch.yields.store(2, Ordering::Relaxed);
+    let store = &options.open(&disk, "store").unwrap();
+    let txn = store.begin();
+    let view = txn.view();
+    let look = |from: &dyn Fn(u32) -> (i64, usize)| {
+        assert!((0..ROWS).map(from).all(|found| found == (1, 2_000)));
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let snapshot = store.snapshot();
+            let table = &long;
+            scope.spawn(move || {
+                look(&|row| {
+                    let value = snapshot.get(table, row % 50).unwrap().unwrap();
+                    (snapshot.get(&ACCOUNTS, row).unwrap().unwrap(), value.len())
+                });
+            });
+            scope.spawn(move || {
+                look(&|row| {
+                    let value = view.get(table, row % 50).unwrap().unwrap();
+                    (view.get(&ACCOUNTS, row).unwrap().unwrap(), value.len())
+                });
+            });
+        }
+    });
+}
