@@ -13,39 +13,11 @@ use crate::error::Result;
 use crate::read::{Access, resolve};
 use crate::value::Value;
 
-/// Rows as a [`Change`] sees them, in the order of their keys, from the front with [`next`](Self::next), from the back with
-/// [`previous`](Self::previous), or from both until they meet.
+/// Rows as a [`Change`] sees them, from either end until they meet.
 ///
 /// What was looked at is observed: from the bound where it began to the last row that was given out, or the whole range if its end was
-/// met. Rows behind that may change. Appended rows have no keys before the commit, and are not among these.
-///
-/// ```
-/// use kauri_tree::{Change, Read, Store, Table, Write};
-///
-/// const STOCK: Table<str, u64> = Table::new("stock");
-/// let store = Store::in_memory()?;
-/// let mut txn = store.begin();
-/// for (fruit, count) in [("apple", 12), ("banana", 3), ("cherry", 40)] {
-///     txn.put(&STOCK, fruit, count)?;
-/// }
-/// txn.commit()?;
-///
-/// let mut change = Change::new(store.snapshot());
-/// change.put(&STOCK, "avocado", 1)?;
-/// change.remove(&STOCK, "banana")?;
-/// let mut rows = change.scan(&STOCK)?.until("d");
-/// assert_eq!(rows.next()?, Some(("apple", 12)));
-/// assert_eq!(rows.next()?, Some(("avocado", 1)));
-/// drop(rows);
-///
-/// // Nobody looked at cherries.
-/// let mut txn = store.begin();
-/// txn.remove(&STOCK, "cherry")?;
-/// txn.commit()?;
-/// assert!(store.commit(change)?.is_committed());
-/// # Ok::<(), kauri_tree::Error>(())
-/// ```
-pub struct ChangeScan<'c, K: ?Sized, V: ?Sized> {
+/// met.
+pub(crate) struct Merge<'c, K: ?Sized, V: ?Sized> {
     change: &'c Change<'c>,
     table: Cow<'static, str>,
     pages: Access<'c>,
@@ -58,6 +30,8 @@ pub struct ChangeScan<'c, K: ?Sized, V: ?Sized> {
     staged: Option<VecDeque<StagedRow<'c>>>,
     /// The ends have met: all of the range was looked at.
     met: bool,
+    /// All of the range was counted.
+    counted: bool,
     key: Vec<u8>,
     types: PhantomData<fn(&K, &V)>,
 }
@@ -90,7 +64,7 @@ enum Found<'c> {
     Staged(&'c [u8], &'c [u8]),
 }
 
-impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
+impl<'c, K: Key + ?Sized, V: Value + ?Sized> Merge<'c, K, V> {
     pub(crate) fn new(change: &'c Change<'c>, table: Cow<'static, str>, pages: Access<'c>, root: Root) -> Self {
         Self {
             change,
@@ -103,53 +77,55 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
             back: End::default(),
             staged: None,
             met: false,
+            counted: false,
             key: Vec::new(),
             types: PhantomData,
         }
     }
 
-    /// Only rows whose key is not less than this.
-    #[must_use]
-    pub fn from(mut self, key: K::Ref<'_>) -> Self {
+    pub(crate) fn set_from(&mut self, key: K::Ref<'_>) {
         self.from = Bound::Included(K::encode(key).into());
-        self
     }
 
-    /// Only rows whose key is less than this.
-    #[must_use]
-    pub fn until(mut self, key: K::Ref<'_>) -> Self {
+    pub(crate) fn set_until(&mut self, key: K::Ref<'_>) {
         self.until = Bound::Excluded(K::encode(key).into());
-        self
     }
 
-    /// The next row from the front; `None` when the ends have met.
-    ///
-    /// # Errors
-    /// If the store is damaged, or a row is not of the table's types.
-    #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
-    pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         self.step(Side::Front)
     }
 
-    /// The next row from the back; `None` when the ends have met.
-    ///
-    /// # Errors
-    /// If the store is damaged, or a row is not of the table's types.
-    pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+    pub(crate) fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         self.step(Side::Back)
     }
 
-    /// An iterator over what `make` makes of each row; it ends after an error.
-    pub fn map<T>(mut self, mut make: impl FnMut(K::View<'_>, V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
-        let mut broken = false;
-        std::iter::from_fn(move || {
-            if broken {
-                return None;
+    /// How many rows are left. All of the range is looked at for that.
+    pub(crate) fn count(&mut self) -> Result<u64> {
+        self.begin(Side::Front)?;
+        self.counted = true;
+        if self.met {
+            return Ok(0);
+        }
+        let rank = |key: &[u8]| btree::rank::<Of<K>>(&self.pages, self.root, key);
+        let low = match (&self.front.given, &self.from) {
+            (Some(given), _) => rank(given).map(|(before, found)| before + u64::from(found))?,
+            (None, Bound::Included(from)) => rank(from)?.0,
+            (None, _) => 0,
+        };
+        let high = match (&self.back.given, &self.until) {
+            (Some(given), _) => rank(given)?.0,
+            (None, Bound::Excluded(until)) => rank(until)?.0,
+            (None, _) => self.root.rows,
+        };
+        let mut rows = high.saturating_sub(low);
+        for (key, value) in self.staged.iter().flatten() {
+            match (btree::get::<Of<K>>(&self.pages, self.root, key)?.is_some(), value) {
+                (true, None) => rows -= 1,
+                (false, Some(_)) => rows += 1,
+                (true, Some(_)) | (false, None) => {}
             }
-            let made = self.next().map(|row| row.map(|(key, value)| make(key, value))).transpose();
-            broken = made.as_ref().is_some_and(Result::is_err);
-            made
-        })
+        }
+        Ok(rows)
     }
 
     fn step(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
@@ -287,9 +263,9 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
     }
 }
 
-impl<K: ?Sized, V: ?Sized> Drop for ChangeScan<'_, K, V> {
+impl<K: ?Sized, V: ?Sized> Drop for Merge<'_, K, V> {
     fn drop(&mut self) {
-        if self.met {
+        if self.met || self.counted {
             return;
         }
         if let (Some(noted), Some(last)) = (self.front.noted, self.front.given.take()) {
@@ -298,11 +274,5 @@ impl<K: ?Sized, V: ?Sized> Drop for ChangeScan<'_, K, V> {
         if let (Some(noted), Some(first)) = (self.back.noted, self.back.given.take()) {
             self.change.shorten_range(&self.table, noted, |range| range.from = Bound::Included(first));
         }
-    }
-}
-
-impl<K: ?Sized, V: ?Sized> std::fmt::Debug for ChangeScan<'_, K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChangeScan").field("from", &self.from).field("until", &self.until).finish_non_exhaustive()
     }
 }

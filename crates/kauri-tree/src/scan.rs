@@ -6,6 +6,7 @@ use kauri_wire::Key;
 
 use crate::btree::{self, Of, Root, Row};
 use crate::error::Result;
+use crate::merge::Merge;
 use crate::read::{Access, resolve};
 use crate::value::Value;
 
@@ -49,6 +50,8 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     /// A key that does not lie in one piece: the prefix of this page, and what follows it.
     prefix_of: u32,
     key: Vec<u8>,
+    /// The rows of a change; then the ends above are never placed.
+    merged: Option<Box<Merge<'a, K, V>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -65,13 +68,22 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             given: 0,
             prefix_of: 0,
             key: Vec::new(),
+            merged: None,
             types: PhantomData,
         }
+    }
+
+    /// The rows of a change.
+    pub(crate) fn merged(access: Access<'a>, root: Root, merge: Merge<'a, K, V>) -> Self {
+        Self { merged: Some(Box::new(merge)), ..Self::new(access, root) }
     }
 
     /// Only rows whose key is not less than this.
     #[must_use]
     pub fn from(mut self, key: K::Ref<'_>) -> Self {
+        if let Some(merged) = &mut self.merged {
+            merged.set_from(key);
+        }
         self.from = Some(K::encode(key));
         self
     }
@@ -79,6 +91,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// Only rows whose key is less than this.
     #[must_use]
     pub fn until(mut self, key: K::Ref<'_>) -> Self {
+        if let Some(merged) = &mut self.merged {
+            merged.set_until(key);
+        }
         self.until = Some(K::encode(key));
         self
     }
@@ -90,6 +105,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
     pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         if self.front.is_none() {
+            if let Some(ref mut merged) = self.merged {
+                return merged.next();
+            }
             self.place_front()?;
         }
         if self.have_met() {
@@ -105,6 +123,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// If the store is damaged, or a row is not of the table's types.
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         if self.back.is_none() {
+            if let Some(ref mut merged) = self.merged {
+                return merged.previous();
+            }
             self.place_back()?;
         }
         if self.have_met() {
@@ -172,6 +193,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged.
     pub fn count(&mut self) -> Result<u64> {
+        if let Some(merged) = &mut self.merged {
+            return merged.count();
+        }
         if self.met || self.is_crossed() {
             return Ok(0);
         }
