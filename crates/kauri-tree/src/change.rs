@@ -5,9 +5,9 @@
 //! committed in one moment, that of its commit.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kauri_wire::Key;
 
@@ -68,8 +68,8 @@ use crate::write::check_key;
 #[derive(Debug)]
 pub struct Change<'a> {
     base: Snapshot<'a>,
-    /// Reading is observing, and reading needs no more than a shared borrow.
-    observed: RefCell<ByTable<Observed>>,
+    /// Reading is observing, and reading needs no more than a shared borrow, which threads can share.
+    observed: Mutex<ByTable<Observed>>,
     staged: ByTable<Staged>,
     appended: Vec<Appended>,
     staged_bytes: usize,
@@ -154,7 +154,7 @@ impl Outcome {
 impl<'a> Change<'a> {
     /// A change against a snapshot: so far nothing is observed and nothing is staged.
     pub fn new(base: Snapshot<'a>) -> Self {
-        Self { base, observed: RefCell::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
+        Self { base, observed: Mutex::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
     }
 
     /// The snapshot. What is read from it directly is not observed, and so may have changed when the change is committed.
@@ -163,9 +163,14 @@ impl<'a> Change<'a> {
         &self.base
     }
 
+    fn lock(&self) -> MutexGuard<'_, ByTable<Observed>> {
+        // A panic in the code of a key's type leaves what was noted whole.
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes a range of a table of which something was noted before, and tells where.
     pub(crate) fn note_range(&self, table: &str, range: Range) -> Option<usize> {
-        let mut observed = self.observed.borrow_mut();
+        let mut observed = self.lock();
         let ranges = &mut observed.get_mut(table)?.ranges;
         ranges.push(range);
         Some(ranges.len() - 1)
@@ -173,7 +178,7 @@ impl<'a> Change<'a> {
 
     /// Takes back a part of a range that was noted and not looked at.
     pub(crate) fn shorten_range(&self, table: &str, index: usize, shorten: impl FnOnce(&mut Range)) {
-        let mut observed = self.observed.borrow_mut();
+        let mut observed = self.lock();
         shorten(&mut observed.get_mut(table).expect("noted before").ranges[index]);
     }
 
@@ -261,7 +266,7 @@ impl<'a> Change<'a> {
         note: impl FnOnce(&mut Observed),
     ) -> Result<()> {
         let kind = Kind::of::<K, V>();
-        let mut all = self.observed.borrow_mut();
+        let mut all = self.lock();
         if let Some(observed) = all.get_mut(table.name()) {
             observed.kind.check(table.name(), kind)?;
             note(observed);
@@ -366,7 +371,8 @@ impl<'a> Change<'a> {
     /// Takes the change apart: the snapshot, and the rest.
     pub(crate) fn into_parts(self, durability: Durability) -> (Snapshot<'a>, Work) {
         let Self { base, observed, staged, appended, staged_bytes } = self;
-        (base, Work { observed: observed.into_inner(), staged, appended, staged_bytes, durability })
+        let observed = observed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (base, Work { observed, staged, appended, staged_bytes, durability })
     }
 }
 
@@ -501,3 +507,10 @@ impl Work {
         !self.staged.is_empty() || !self.appended.is_empty()
     }
 }
+
+/// Threads share changes and the scans of them, as they share snapshots.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Change<'_>>();
+    is_shared::<Scan<'_, u64, u64>>();
+};
