@@ -5,9 +5,9 @@
 //! committed in one moment, that of its commit.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kauri_wire::Key;
 
@@ -15,9 +15,10 @@ use crate::btree::Root;
 use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
-use crate::merge::ChangeScan;
+use crate::merge::Merge;
 use crate::overflow::VALUE_BYTES_MAX;
-use crate::read::{Read, Source};
+use crate::read::{Access, Read, Source, Write};
+use crate::scan::Scan;
 use crate::sequence;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -67,8 +68,8 @@ use crate::write::check_key;
 #[derive(Debug)]
 pub struct Change<'a> {
     base: Snapshot<'a>,
-    /// Reading is observing, and reading needs no more than a shared borrow.
-    observed: RefCell<ByTable<Observed>>,
+    /// Reading is observing, and reading needs no more than a shared borrow, which threads can share.
+    observed: Mutex<ByTable<Observed>>,
     staged: ByTable<Staged>,
     appended: Vec<Appended>,
     staged_bytes: usize,
@@ -153,7 +154,7 @@ impl Outcome {
 impl<'a> Change<'a> {
     /// A change against a snapshot: so far nothing is observed and nothing is staged.
     pub fn new(base: Snapshot<'a>) -> Self {
-        Self { base, observed: RefCell::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
+        Self { base, observed: Mutex::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
     }
 
     /// The snapshot. What is read from it directly is not observed, and so may have changed when the change is committed.
@@ -162,68 +163,14 @@ impl<'a> Change<'a> {
         &self.base
     }
 
-    /// The value of a key: what was staged for it, if anything was; else what the snapshot has, which is then
-    /// [observed](Self::observe).
-    ///
-    /// ```
-    /// use kauri_tree::{Change, Store, Table};
-    ///
-    /// const STOCK: Table<str, u64> = Table::new("stock");
-    /// let store = Store::in_memory()?;
-    /// let mut change = Change::new(store.snapshot());
-    /// assert_eq!(change.get(&STOCK, "apples")?, None);
-    /// change.put(&STOCK, "apples", 12)?;
-    /// assert_eq!(change.get(&STOCK, "apples")?, Some(12));
-    /// # Ok::<(), kauri_tree::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the table was made for other types, or the store is damaged.
-    pub fn get<K: Key + ?Sized, V: Value + ?Sized>(
-        &self,
-        table: &Table<K, V>,
-        key: K::Ref<'_>,
-    ) -> Result<Option<V::View<'_>>> {
-        match self.staged(table, key)? {
-            Some(Some(value)) => Ok(Some(V::decode(Cow::Borrowed(value))?)),
-            Some(None) => Ok(None),
-            None => {
-                self.observe(table, key)?;
-                self.base.get(table, key)
-            }
-        }
-    }
-
-    /// Whether a key has a value, as for [`get`](Self::get).
-    ///
-    /// # Errors
-    /// If the table was made for other types, or the store is damaged.
-    pub fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
-        match self.staged(table, key)? {
-            Some(value) => Ok(value.is_some()),
-            None => {
-                self.observe(table, key)?;
-                self.base.contains(table, key)
-            }
-        }
-    }
-
-    /// The rows of a table as the change sees them: those of the snapshot, under what is staged. What is looked at is observed.
-    ///
-    /// # Errors
-    /// If the table was made for other types.
-    pub fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<ChangeScan<'_, K, V>> {
-        if let Some(staged) = self.staged.get(table.name()) {
-            staged.kind.check(table.name(), Kind::of::<K, V>())?;
-        }
-        self.note(table, |_| ())?;
-        let root = self.base.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
-        Ok(ChangeScan::new(self, table.shared_name(), self.base.access(), root))
+    fn lock(&self) -> MutexGuard<'_, ByTable<Observed>> {
+        // A panic in the code of a key's type leaves what was noted whole.
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a range of a table of which something was noted before, and tells where.
     pub(crate) fn note_range(&self, table: &str, range: Range) -> Option<usize> {
-        let mut observed = self.observed.borrow_mut();
+        let mut observed = self.lock();
         let ranges = &mut observed.get_mut(table)?.ranges;
         ranges.push(range);
         Some(ranges.len() - 1)
@@ -231,7 +178,7 @@ impl<'a> Change<'a> {
 
     /// Takes back a part of a range that was noted and not looked at.
     pub(crate) fn shorten_range(&self, table: &str, index: usize, shorten: impl FnOnce(&mut Range)) {
-        let mut observed = self.observed.borrow_mut();
+        let mut observed = self.lock();
         shorten(&mut observed.get_mut(table).expect("noted before").ranges[index]);
     }
 
@@ -319,7 +266,7 @@ impl<'a> Change<'a> {
         note: impl FnOnce(&mut Observed),
     ) -> Result<()> {
         let kind = Kind::of::<K, V>();
-        let mut all = self.observed.borrow_mut();
+        let mut all = self.lock();
         if let Some(observed) = all.get_mut(table.name()) {
             observed.kind.check(table.name(), kind)?;
             note(observed);
@@ -333,32 +280,28 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Stages a row to be written; what is there by then is replaced. A table that is missing is made.
+    /// Stages a row to be removed, if there is one by then. Unlike [`remove`](Write::remove), which tells whether there was one, this
+    /// observes nothing.
     ///
-    /// This observes nothing: what must hold for the row to be written is to be read, or observed.
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
     ///
-    /// # Errors
-    /// If the key or the value is too long, or the change uses the table with other types.
-    pub fn put<K: Key + ?Sized, V: Value + ?Sized>(
-        &mut self,
-        table: &Table<K, V>,
-        key: K::Ref<'_>,
-        value: V::Ref<'_>,
-    ) -> Result<()> {
-        K::with_bytes(key, |key| {
-            check_key(key, self.base.page_bytes())?;
-            V::with_bytes(value, |value| {
-                check_value(value)?;
-                self.stage(table, key, Some(value.into()))
-            })
-        })
-    }
-
-    /// Stages a row to be removed, if there is one by then.
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.erase(&STOCK, "apples")?;
+    ///
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(store.commit(change)?.is_committed());
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the change uses the table with other types.
-    pub fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<()> {
+    pub fn erase<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<()> {
         K::with_bytes(key, |key| self.stage(table, key, None))
     }
 
@@ -428,7 +371,122 @@ impl<'a> Change<'a> {
     /// Takes the change apart: the snapshot, and the rest.
     pub(crate) fn into_parts(self, durability: Durability) -> (Snapshot<'a>, Work) {
         let Self { base, observed, staged, appended, staged_bytes } = self;
-        (base, Work { observed: observed.into_inner(), staged, appended, staged_bytes, durability })
+        let observed = observed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (base, Work { observed, staged, appended, staged_bytes, durability })
+    }
+}
+
+impl Source for Change<'_> {
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn access(&self) -> Access<'_> {
+        self.base.access()
+    }
+
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>> {
+        self.base.root(name, types)
+    }
+
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn table_root<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Option<Root>> {
+        self.observe_range(table, ..)?;
+        self.root(table.name(), Table::<K, V>::types)
+    }
+}
+
+/// What was staged, and else what the snapshot has: that is observed. Rows that are appended have no keys before the commit, and are
+/// not read. A scan observes as much as it was followed: from the bound where it began to the last row that it gave, or all of
+/// its range if its end was met.
+///
+/// ```
+/// use kauri_tree::{Change, Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// for (fruit, count) in [("apple", 12), ("banana", 3), ("cherry", 40)] {
+///     txn.put(&STOCK, fruit, count)?;
+/// }
+/// txn.commit()?;
+///
+/// let mut change = Change::new(store.snapshot());
+/// change.put(&STOCK, "avocado", 1)?;
+/// let mut rows = change.scan(&STOCK)?.until("d");
+/// assert_eq!(rows.next()?, Some(("apple", 12)));
+/// assert_eq!(rows.next()?, Some(("avocado", 1)));
+/// drop(rows);
+///
+/// // Nobody looked at cherries.
+/// let mut txn = store.begin();
+/// txn.remove(&STOCK, "cherry")?;
+/// txn.commit()?;
+/// assert!(store.commit(change)?.is_committed());
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+impl Read for Change<'_> {
+    fn get<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<V::View<'_>>> {
+        match self.staged(table, key)? {
+            Some(Some(value)) => Ok(Some(V::decode(Cow::Borrowed(value))?)),
+            Some(None) => Ok(None),
+            None => {
+                self.observe(table, key)?;
+                self.base.get(table, key)
+            }
+        }
+    }
+
+    fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
+        match self.staged(table, key)? {
+            Some(value) => Ok(value.is_some()),
+            None => {
+                self.observe(table, key)?;
+                self.base.contains(table, key)
+            }
+        }
+    }
+
+    fn len<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<u64> {
+        self.scan(table)?.count()
+    }
+
+    fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Scan<'_, K, V>> {
+        if let Some(staged) = self.staged.get(table.name()) {
+            staged.kind.check(table.name(), Kind::of::<K, V>())?;
+        }
+        self.note(table, |_| ())?;
+        let (pages, root) = (self.access(), self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default());
+        Ok(Scan::merged(pages, root, Merge::new(self, table.shared_name(), pages, root)))
+    }
+}
+
+/// Rows are staged. Putting one observes nothing: what must hold for it to be written is to be read, or observed. Inserting and removing tell
+/// what was there, and so observe the key.
+impl Write for Change<'_> {
+    fn put<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<()> {
+        K::with_bytes(key, |key| {
+            check_key(key, self.base.page_bytes())?;
+            V::with_bytes(value, |value| {
+                check_value(value)?;
+                self.stage(table, key, Some(value.into()))
+            })
+        })
+    }
+
+    fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
+        let found = self.contains(table, key)?;
+        if found {
+            self.erase(table, key)?;
+        }
+        Ok(found)
     }
 }
 
@@ -449,3 +507,10 @@ impl Work {
         !self.staged.is_empty() || !self.appended.is_empty()
     }
 }
+
+/// Threads share changes and the scans of them, as they share snapshots.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Change<'_>>();
+    is_shared::<Scan<'_, u64, u64>>();
+};

@@ -73,7 +73,6 @@ pub use kauri_disk as disk;
 pub use change::{Change, Outcome};
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};
-pub use merge::ChangeScan;
 pub use read::{Read, Write};
 pub use scan::Scan;
 pub use sequence::SEQUENCES;

@@ -10,43 +10,16 @@ use kauri_wire::Key;
 use crate::btree::{self, Of, Root, Row};
 use crate::change::{Change, Range};
 use crate::copies::{Copied, Copies, Side};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::{Access, resolve};
+use crate::snapshot::VersionPages;
 use crate::value::Value;
 
-/// Rows as a [`Change`] sees them, in the order of their keys, from the front with [`next`](Self::next), from the back with
-/// [`previous`](Self::previous), or from both until they meet.
+/// Rows as a [`Change`] sees them, from either end until they meet.
 ///
 /// What was looked at is observed: from the bound where it began to the last row that was given out, or the whole range if its end was
-/// met. Rows behind that may change. Appended rows have no keys before the commit, and are not among these.
-///
-/// ```
-/// use kauri_tree::{Change, Read, Store, Table, Write};
-///
-/// const STOCK: Table<str, u64> = Table::new("stock");
-/// let store = Store::in_memory()?;
-/// let mut txn = store.begin();
-/// for (fruit, count) in [("apple", 12), ("banana", 3), ("cherry", 40)] {
-///     txn.put(&STOCK, fruit, count)?;
-/// }
-/// txn.commit()?;
-///
-/// let mut change = Change::new(store.snapshot());
-/// change.put(&STOCK, "avocado", 1)?;
-/// change.remove(&STOCK, "banana")?;
-/// let mut rows = change.scan(&STOCK)?.until("d");
-/// assert_eq!(rows.next()?, Some(("apple", 12)));
-/// assert_eq!(rows.next()?, Some(("avocado", 1)));
-/// drop(rows);
-///
-/// // Nobody looked at cherries.
-/// let mut txn = store.begin();
-/// txn.remove(&STOCK, "cherry")?;
-/// txn.commit()?;
-/// assert!(store.commit(change)?.is_committed());
-/// # Ok::<(), kauri_tree::Error>(())
-/// ```
-pub struct ChangeScan<'c, K: ?Sized, V: ?Sized> {
+/// met.
+pub(crate) struct Merge<'c, K: ?Sized, V: ?Sized> {
     change: &'c Change<'c>,
     table: Cow<'static, str>,
     pages: Access<'c>,
@@ -59,6 +32,8 @@ pub struct ChangeScan<'c, K: ?Sized, V: ?Sized> {
     staged: Option<VecDeque<StagedRow<'c>>>,
     /// The ends have met: all of the range was looked at.
     met: bool,
+    /// All of the range was counted.
+    counted: bool,
     key: Vec<u8>,
     types: PhantomData<fn(&K, &V)>,
 }
@@ -116,7 +91,7 @@ enum Found<'c> {
     Staged(&'c [u8], &'c [u8]),
 }
 
-impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
+impl<'c, K: Key + ?Sized, V: Value + ?Sized> Merge<'c, K, V> {
     pub(crate) fn new(change: &'c Change<'c>, table: Cow<'static, str>, pages: Access<'c>, root: Root) -> Self {
         Self {
             change,
@@ -129,56 +104,55 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
             back: End::default(),
             staged: None,
             met: false,
+            counted: false,
             key: Vec::new(),
             types: PhantomData,
         }
     }
 
-    /// Only rows whose key is not less than this.
-    #[must_use]
-    pub fn from(mut self, key: K::Ref<'_>) -> Self {
+    pub(crate) fn set_from(&mut self, key: K::Ref<'_>) {
         self.from = Bound::Included(K::encode(key).into());
-        self
     }
 
-    /// Only rows whose key is less than this.
-    #[must_use]
-    pub fn until(mut self, key: K::Ref<'_>) -> Self {
+    pub(crate) fn set_until(&mut self, key: K::Ref<'_>) {
         self.until = Bound::Excluded(K::encode(key).into());
-        self
     }
 
-    /// The next row from the front; `None` when the ends have met.
-    ///
-    /// # Errors
-    /// If the store is damaged, or a row is not of the table's types.
-    #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
-    pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        self.step(Side::Front)
-    }
-
-    /// The next row from the back; `None` when the ends have met.
-    ///
-    /// # Errors
-    /// If the store is damaged, or a row is not of the table's types.
-    pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        self.step(Side::Back)
-    }
-
-    /// An iterator over what `make` makes of each row; it ends after an error.
-    pub fn map<T>(mut self, mut make: impl FnMut(K::View<'_>, V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
-        let mut broken = false;
-        std::iter::from_fn(move || {
-            if broken {
-                return None;
+    /// How many rows are left. All of the range is looked at for that.
+    pub(crate) fn count(&mut self) -> Result<u64> {
+        self.begin(Side::Front)?;
+        self.counted = true;
+        if self.met {
+            return Ok(0);
+        }
+        // Of pages that come and go, for as long as this takes.
+        let operation = self.pages.bounded().map(VersionPages::operation);
+        let pages = operation.as_ref().map_or(self.pages, Access::Guarded);
+        let has = |key: &[u8]| Ok::<_, Error>(btree::get::<Of<K>>(&pages, self.root, key)?.is_some());
+        let rank = |key: &[u8]| btree::rank::<Of<K>>(&pages, self.root, key);
+        let low = match (&self.front.given, &self.from) {
+            (Some(given), _) => rank(given)? + u64::from(has(given)?),
+            (None, Bound::Included(from)) => rank(from)?,
+            (None, _) => 0,
+        };
+        let high = match (&self.back.given, &self.until) {
+            (Some(given), _) => rank(given)?,
+            (None, Bound::Excluded(until)) => rank(until)?,
+            (None, _) => self.root.rows,
+        };
+        let mut rows = high.saturating_sub(low);
+        for (key, value) in self.staged.iter().flatten() {
+            match (has(key)?, value) {
+                (true, None) => rows -= 1,
+                (false, Some(_)) => rows += 1,
+                (true, Some(_)) | (false, None) => {}
             }
-            let made = self.next().map(|row| row.map(|(key, value)| make(key, value))).transpose();
-            broken = made.as_ref().is_some_and(Result::is_err);
-            made
-        })
+        }
+        Ok(rows)
     }
 
-    fn step(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+    /// The next row from an end; `None` when the ends have met.
+    pub(crate) fn step(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         self.begin(side)?;
         let found = if self.met { None } else { self.find(side)? };
         let Some(found) = found else {
@@ -331,9 +305,9 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> ChangeScan<'c, K, V> {
     }
 }
 
-impl<K: ?Sized, V: ?Sized> Drop for ChangeScan<'_, K, V> {
+impl<K: ?Sized, V: ?Sized> Drop for Merge<'_, K, V> {
     fn drop(&mut self) {
-        if self.met {
+        if self.met || self.counted {
             return;
         }
         if let (Some(noted), Some(last)) = (self.front.noted, self.front.given.take()) {
@@ -342,11 +316,5 @@ impl<K: ?Sized, V: ?Sized> Drop for ChangeScan<'_, K, V> {
         if let (Some(noted), Some(first)) = (self.back.noted, self.back.given.take()) {
             self.change.shorten_range(&self.table, noted, |range| range.from = Bound::Included(first));
         }
-    }
-}
-
-impl<K: ?Sized, V: ?Sized> std::fmt::Debug for ChangeScan<'_, K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChangeScan").field("from", &self.from).field("until", &self.until).finish_non_exhaustive()
     }
 }

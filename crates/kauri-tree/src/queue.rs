@@ -47,8 +47,15 @@ struct Entry {
 /// Where whoever committed a change waits.
 #[derive(Debug, Default)]
 struct Desk {
-    told: Mutex<Told>,
+    news: Mutex<News>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct News {
+    told: Told,
+    /// Somebody sleeps until there is some. A leader finds its own answer without sleeping, and waking nobody is a call to the system.
+    awaited: bool,
 }
 
 /// What the one who waits has been told.
@@ -157,21 +164,27 @@ impl Drop for Entry {
 }
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, news: Told) {
-        *self.lock() = news;
-        self.changed.notify_one();
+    fn tell(&self, told: Told) {
+        let mut news = self.lock();
+        news.told = told;
+        if news.awaited {
+            self.changed.notify_one();
+        }
     }
 
     /// What there is to be told, as soon as there is something.
     fn wait(&self) -> Told {
-        let told = self.lock();
-        let is_nothing = |told: &mut Told| matches!(told, Told::Nothing);
-        let mut told = self.changed.wait_while(told, is_nothing).unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut told)
+        let mut news = self.lock();
+        while matches!(news.told, Told::Nothing) {
+            news.awaited = true;
+            news = self.changed.wait(news).unwrap_or_else(PoisonError::into_inner);
+        }
+        news.awaited = false;
+        std::mem::take(&mut news.told)
     }
 }
 
@@ -219,8 +232,9 @@ fn end_transaction(store: &Store, txn: WriteTxn<'_>, group: &[Entry], answers: &
 
 fn stronger(left: Durability, right: Durability) -> Durability {
     match (left, right) {
+        (Durability::Sync, _) | (_, Durability::Sync) => Durability::Sync,
+        (Durability::Flush(left), Durability::Flush(right)) => Durability::Flush(left.min(right)),
         (Durability::None, other) | (other, Durability::None) => other,
-        _ => Durability::Sync,
     }
 }
 

@@ -15,9 +15,10 @@ use crate::snapshot::{Guarded, VersionPages};
 use crate::table::Table;
 use crate::value::Value;
 
-/// Whatever rows can be read from: a snapshot, or a transaction with what it has changed so far.
+/// Whatever rows can be read from: a snapshot; a transaction with what it has changed so far; a change with what it staged, which
+/// observes what is read.
 ///
-/// A function over `impl Read` works on both.
+/// A function over `impl Read` works on all of them.
 ///
 /// ```
 /// use kauri_tree::{Read, Store, Table, Write};
@@ -54,7 +55,7 @@ pub trait Read: Source {
         table: &Table<K, V>,
         key: K::Ref<'_>,
     ) -> Result<Option<V::View<'_>>> {
-        let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(None) };
+        let Some(root) = self.table_root(table)? else { return Ok(None) };
         if let Some(pages) = self.access().bounded() {
             let copy = K::with_bytes(key, |key| get_copy::<Of<K>>(pages, root, key))?;
             return copy.map(|value| V::decode(Cow::Owned(value))).transpose();
@@ -72,7 +73,7 @@ pub trait Read: Source {
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
     fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
-        let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(false) };
+        let Some(root) = self.table_root(table)? else { return Ok(false) };
         K::with_bytes(key, |key| match self.access().bounded() {
             Some(pages) => Ok(btree::get::<Of<K>>(&pages.operation(), root, key)?.is_some()),
             None => Ok(btree::get::<Of<K>>(&self.access(), root, key)?.is_some()),
@@ -84,7 +85,7 @@ pub trait Read: Source {
     /// # Errors
     /// If the table was made for other types.
     fn len<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<u64> {
-        Ok(self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default().rows)
+        Ok(self.table_root(table)?.unwrap_or_default().rows)
     }
 
     /// The rows of a table, in order of their keys, from either end.
@@ -92,12 +93,12 @@ pub trait Read: Source {
     /// # Errors
     /// If the table was made for other types.
     fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Scan<'_, K, V>> {
-        let root = self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        let root = self.table_root(table)?.unwrap_or_default();
         Ok(Scan::new(self.access(), root))
     }
 }
 
-/// Whatever rows can be written to: a transaction.
+/// Whatever rows can be written to: a transaction, or a change.
 pub trait Write: Read {
     /// Writes a row; what was there before is replaced. A table that is missing is made.
     ///
@@ -143,6 +144,14 @@ pub trait Source {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "a sealed trait's own business")]
     fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>>;
+
+    /// The root of a table of which anything may be read: whoever has to know what is read notes all of it.
+    #[doc(hidden)]
+    #[inline]
+    #[expect(private_interfaces, reason = "a sealed trait's own business")]
+    fn table_root<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Option<Root>> {
+        self.root(table.name(), Table::<K, V>::types)
+    }
 }
 
 /// The pages of a version, or of the version being made.

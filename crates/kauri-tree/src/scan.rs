@@ -8,6 +8,7 @@ use kauri_wire::Key;
 use crate::btree::{self, Of, Root};
 use crate::copies::{CopiedEnds, Side};
 use crate::error::Result;
+use crate::merge::Merge;
 use crate::node::{Joiner, RowAt, Rows};
 use crate::read::{Access, resolve};
 use crate::snapshot::VersionPages;
@@ -54,6 +55,8 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     ends: Option<Box<Ends<'a>>>,
     /// Both ends, where pages come and go; then there is nothing in `low` and `ends`.
     copies: Option<Box<CopiedEnds<'a>>>,
+    /// The rows of a change; then there is nothing in the others.
+    merged: Option<Box<Merge<'a, K, V>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -79,13 +82,22 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             opened: 0,
             ends: None,
             copies: None,
+            merged: None,
             types: PhantomData,
         }
+    }
+
+    /// The rows of a change.
+    pub(crate) fn merged(access: Access<'a>, root: Root, merge: Merge<'a, K, V>) -> Self {
+        Self { merged: Some(Box::new(merge)), ..Self::new(access, root) }
     }
 
     /// Only rows whose key is not less than this.
     #[must_use]
     pub fn from(mut self, key: K::Ref<'_>) -> Self {
+        if let Some(merged) = &mut self.merged {
+            merged.set_from(key);
+        }
         self.from = K::with_bytes(key, Bound::new);
         self
     }
@@ -93,6 +105,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// Only rows whose key is less than this.
     #[must_use]
     pub fn until(mut self, key: K::Ref<'_>) -> Self {
+        if let Some(merged) = &mut self.merged {
+            merged.set_until(key);
+        }
         self.until = K::with_bytes(key, Bound::new);
         self
     }
@@ -107,7 +122,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         let row = loop {
             match self.low.next() {
                 Some(row) => break row,
-                None if self.access.bounded().is_some() => return self.copied(Side::Front),
+                None if self.is_aside() => return self.aside(Side::Front),
                 None if !self.advance()? => return Ok(None),
                 None => {}
             }
@@ -122,8 +137,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         if self.ends.is_none() {
-            if self.access.bounded().is_some() {
-                return self.copied(Side::Back);
+            if self.is_aside() {
+                return self.aside(Side::Back);
             }
             self.retreat()?;
         }
@@ -143,9 +158,17 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         decode::<K, V>(self.access, keys, &row).map(Some)
     }
 
-    /// The next row from an end, of pages that come and go.
+    /// Whether the rows do not come straight from pages: they are a change's, or copied from pages that come and go.
+    fn is_aside(&self) -> bool {
+        self.merged.is_some() || self.access.bounded().is_some()
+    }
+
+    /// The next row from an end, if it does not come straight from a page.
     #[inline(never)]
-    fn copied(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+    fn aside(&mut self, side: Side) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        if let Some(ref mut merged) = self.merged {
+            return merged.step(side);
+        }
         let Some(pages) = self.access.bounded() else { return Ok(None) };
         let (from, until) = (self.from.key(), self.until.key());
         if self.met || self.is_crossed() {
@@ -307,6 +330,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Errors
     /// If the store is damaged.
     pub fn count(&mut self) -> Result<u64> {
+        if let Some(merged) = &mut self.merged {
+            return merged.count();
+        }
         if self.met {
             return Ok(self.low.len() as u64);
         }
@@ -354,8 +380,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
                 let (key, value) = decode::<K, V>(self.access, &mut self.low_keys, &row)?;
                 see(key, value);
             }
-            if self.access.bounded().is_some() {
-                while let Some((key, value)) = self.copied(Side::Front)? {
+            if self.is_aside() {
+                while let Some((key, value)) = self.aside(Side::Front)? {
                     see(key, value);
                 }
                 return Ok(());

@@ -386,7 +386,7 @@ impl Store {
     /// returns when that is so.
     ///
     /// ```
-    /// use kauri_tree::{Change, Durability, Store, Table};
+    /// use kauri_tree::{Change, Durability, Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;

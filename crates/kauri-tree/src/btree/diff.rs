@@ -9,7 +9,6 @@
 //! The converse does not hold: rows that were written again as they were, or moved by a split or a merge, lie in other pages. There
 //! the rows themselves are compared.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
 
 use super::search::{child_index, get, row_index};
@@ -91,17 +90,15 @@ pub(crate) fn first_difference<O: Order>(
             (Place::End, Place::At(new, index)) => break key(new, index),
             (Place::End, Place::End) => return Ok(None),
             (Place::At(old, old_index), Place::At(new, new_index)) => {
-                let (old_key, new_key) = (key(old, old_index), key(new, new_index));
-                match O::compare(&old_key, &new_key) {
-                    Ordering::Less => break old_key,
-                    Ordering::Greater => break new_key,
-                    Ordering::Equal if is_past::<O>(range.until, &old_key) => return Ok(None),
-                    Ordering::Equal => {
-                        let (old, new) = (old.value(old_index), new.value(new_index));
-                        if !is_same_value(pages, Some(old), Some(new))? {
-                            break old_key;
-                        }
-                    }
+                if !is_same_key(old, old_index, new, new_index) {
+                    let (old_key, new_key) = (key(old, old_index), key(new, new_index));
+                    break if O::compare(&old_key, &new_key).is_lt() { old_key } else { new_key };
+                }
+                if range.until != Bound::Unbounded && is_past::<O>(range.until, &key(old, old_index)) {
+                    return Ok(None);
+                }
+                if !is_same_value(pages, Some(old.value(old_index)), Some(new.value(new_index)))? {
+                    break key(old, old_index);
                 }
                 left.step();
                 right.step();
@@ -115,6 +112,16 @@ fn key(leaf: Node<'_>, index: usize) -> Vec<u8> {
     let mut key = Vec::new();
     leaf.key_into(index, &mut key);
     key
+}
+
+/// Whether two rows have the same key, which may be cut differently in their pages.
+fn is_same_key(old: Node<'_>, old_index: usize, new: Node<'_>, new_index: usize) -> bool {
+    let (old_prefix, new_prefix) = (old.prefix(), new.prefix());
+    let (old, new) = (old.suffix(old_index), new.suffix(new_index));
+    match old_prefix == new_prefix {
+        true => old == new,
+        false => old_prefix.iter().chain(old).eq(new_prefix.iter().chain(new)),
+    }
 }
 
 fn is_past<O: Order>(until: Bound<&[u8]>, key: &[u8]) -> bool {

@@ -55,10 +55,11 @@ impl<'a> Pending<'a> {
                 self.change.put(&world.tables[which], &key, &value).unwrap();
                 self.staged.insert((which, key), Some(value));
             }
-            _ => {
-                self.change.remove(&world.tables[which], &key).unwrap();
+            10 => {
+                self.change.erase(&world.tables[which], &key).unwrap();
                 self.staged.insert((which, key), None);
             }
+            _ => self.read_and_write(world, which, key),
         }
     }
 
@@ -73,6 +74,28 @@ impl<'a> Pending<'a> {
         }
         if staged.is_none() {
             self.keys.insert((which, key));
+        }
+    }
+
+    /// Inserts or removes a row, which tells what was there.
+    fn read_and_write<K: Bytes + ?Sized>(&mut self, world: &mut World<K>, which: usize, key: Vec<u8>) {
+        let staged = self.staged.get(&(which, key.clone()));
+        let found = staged.map_or_else(|| self.base[which].contains_key(&key), Option::is_some);
+        if staged.is_none() {
+            self.keys.insert((which, key.clone()));
+        }
+        let value = world.value();
+        let table = &world.tables[which];
+        if world.random.below(2) == 0 {
+            assert_eq!(self.change.insert(table, &key, &value).unwrap(), !found);
+            if !found {
+                self.staged.insert((which, key), Some(value));
+            }
+        } else {
+            assert_eq!(self.change.remove(table, &key).unwrap(), found);
+            if found {
+                self.staged.insert((which, key), None);
+            }
         }
     }
 
@@ -111,8 +134,12 @@ impl<'a> Pending<'a> {
         rows = if let Some(from) = &from { rows.from(from) } else { rows };
         rows = if let Some(until) = &until { rows.until(until) } else { rows };
         let (steps, fronts) = (world.random.below(12), world.random.below(4));
-        let (mut front, mut back, mut met) = (None, None, false);
+        let (mut front, mut back, mut all) = (None, None, false);
         for _ in 0..steps {
+            if world.random.below(20) == 0 {
+                assert_eq!(rows.count().unwrap(), expected.len() as u64);
+                all = true;
+            }
             let from_front = world.random.below(3) < fronts;
             let (found, row) = match from_front {
                 true => (rows.next().unwrap(), expected.pop_front()),
@@ -121,13 +148,13 @@ impl<'a> Pending<'a> {
             let found = found.map(|(key, value)| (key.to_vec(), value.into_owned()));
             assert_eq!(found, row);
             match row {
-                None => met = true,
+                None => all = true,
                 Some((key, _)) if from_front => front = Some(key),
                 Some((key, _)) => back = Some(key),
             }
         }
         drop(rows);
-        if met {
+        if all {
             self.ranges.push((which, ends));
             return;
         }

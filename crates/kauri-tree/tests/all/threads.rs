@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use kauri_tree::disk::MemoryDisk;
-use kauri_tree::{Durability, Options, Read, Store, Table, Write};
+use kauri_tree::{Change, Durability, Options, Read, Store, Table, Write};
 
 use crate::watched::WatchedDisk;
 
@@ -144,5 +144,79 @@ fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
         }
         disk.watch.waits.store(false, Ordering::Relaxed);
         assert!(look.join().unwrap());
+    });
+}
+
+#[test]
+fn conflict_is_told_when_it_can_be_seen() {
+    let disk = WatchedDisk::new();
+    let store = &Options::new().open(&disk, "store").unwrap();
+    let add = |change: &mut Change<'_>| {
+        let balance = change.get(&ACCOUNTS, 1).unwrap().unwrap_or(0);
+        change.put(&ACCOUNTS, 1, balance + 1).unwrap();
+    };
+    let mut first = Change::new(store.snapshot());
+    add(&mut first);
+    assert!(store.commit(first).unwrap().is_committed());
+
+    let [mut first, mut second] = [(); 2].map(|()| Change::new(store.snapshot()));
+    add(&mut first);
+    add(&mut second);
+    disk.watch.waits.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(store.commit(first).unwrap().is_committed()));
+        while store.begin().get(&ACCOUNTS, 1).unwrap() != Some(2) {}
+        let look = scope.spawn(|| {
+            assert!(!store.commit(second).unwrap().is_committed());
+            store.snapshot().get(&ACCOUNTS, 1).unwrap()
+        });
+        // Time enough to return too early.
+        for _ in 0..1_000 {
+            thread::yield_now();
+        }
+        disk.watch.waits.store(false, Ordering::Relaxed);
+        assert_eq!(look.join().unwrap(), Some(2));
+    });
+}
+
+#[test]
+fn threads_bring_the_same_pages_into_memory_at_once() {
+    const ROWS: u32 = 3_000;
+    let disk = WatchedDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(1 << 16);
+    let long = Table::<u32, [u8]>::new("long");
+    let store = options.open(&disk, "store").unwrap();
+    let mut txn = store.begin();
+    for account in 0..ROWS {
+        txn.put(&ACCOUNTS, account, 1).unwrap();
+        txn.put(&long, account % 50, &[7; 2_000]).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(store);
+
+    disk.watch.yields.store(2, Ordering::Relaxed);
+    let store = &options.open(&disk, "store").unwrap();
+    let txn = store.begin();
+    let view = txn.view();
+    let look = |from: &dyn Fn(u32) -> (i64, usize)| {
+        assert!((0..ROWS).map(from).all(|found| found == (1, 2_000)));
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let snapshot = store.snapshot();
+            let table = &long;
+            scope.spawn(move || {
+                look(&|row| {
+                    let value = snapshot.get(table, row % 50).unwrap().unwrap();
+                    (snapshot.get(&ACCOUNTS, row).unwrap().unwrap(), value.len())
+                });
+            });
+            scope.spawn(move || {
+                look(&|row| {
+                    let value = view.get(table, row % 50).unwrap().unwrap();
+                    (view.get(&ACCOUNTS, row).unwrap().unwrap(), value.len())
+                });
+            });
+        }
     });
 }

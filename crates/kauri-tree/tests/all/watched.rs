@@ -10,7 +10,7 @@ use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
 pub(crate) struct Watch {
     pub(crate) reads: Arc<AtomicUsize>,
     pub(crate) fails: Arc<AtomicBool>,
-    /// How often others may run before a write is done.
+    /// How often others may run before a write is done, or a read.
     pub(crate) yields: Arc<AtomicUsize>,
     /// Writes wait.
     pub(crate) waits: Arc<AtomicBool>,
@@ -25,6 +25,14 @@ pub(crate) struct WatchedDisk {
 struct WatchedFile {
     file: Box<dyn File>,
     watch: Watch,
+}
+
+impl Watch {
+    fn give_way(&self) {
+        for _ in 0..self.yields.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl WatchedDisk {
@@ -56,9 +64,7 @@ impl WatchedFile {
         while self.watch.waits.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        for _ in 0..self.watch.yields.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
+        self.watch.give_way();
         match self.watch.fails.load(Ordering::Relaxed) {
             true => Err(io::Error::other("the disk was told to fail")),
             false => Ok(()),
@@ -69,6 +75,7 @@ impl WatchedFile {
 impl File for WatchedFile {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.watch.reads.fetch_add(1, Ordering::Relaxed);
+        self.watch.give_way();
         self.file.read_at(at, bytes)
     }
 
