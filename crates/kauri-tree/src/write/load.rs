@@ -72,7 +72,11 @@ impl WriteTxn<'_> {
         let mut count = 0;
         for (key, value) in rows {
             let pushed = K::with_bytes(key, |key| V::with_bytes(value, |value| push(state, &mut loader, key, value)));
-            pushed.map_err(|error| error.of_row(count))?;
+            if let Err(error) = pushed {
+                // A row before this one may be the first that is wrong.
+                loader.check()?;
+                return Err(error.of_row(count));
+            }
             count += 1;
         }
         let root = loader.end(&mut state.pager)?;
@@ -110,9 +114,6 @@ impl WriteTxn<'_> {
 #[inline]
 fn push<O: btree::Order>(state: &mut State, loader: &mut Loader<O>, key: &[u8], value: &[u8]) -> Result<()> {
     check_key(key, state.page_bytes)?;
-    if !loader.is_next(key) {
-        return Err(Error::Unsorted);
-    }
     if btree::fits(state.page_bytes, key.len(), value.len()) {
         loader.push(&mut state.pager, key, node::Value::Inline(value))?;
     } else {
