@@ -197,18 +197,54 @@ fn adopt<O: Order>(
 /// Removes a row and tells what its key had.
 pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
     // A key without a row changes nothing, so nothing is made fresh for it.
-    if super::get::<O>(pages, *root, key)?.is_none() {
-        return Ok(Old::Missing);
-    }
-    let path = descend::<O>(pages, root, key)?;
-    let node = Node::new(pages.page(path.leaf)?);
-    let (index, _) = row_index::<O>(node, key);
-    let old = Old::of(node.value(index));
-    NodeMut::new(pages.page_mut(path.leaf)).remove(index);
+    let Some((mut path, index)) = find::<O>(pages, *root, key)? else { return Ok(Old::Missing) };
+    freshen(pages, root, &mut path)?;
+    let mut leaf = NodeMut::new(pages.page_mut(path.leaf));
+    let old = Old::of(leaf.node().value(index));
+    leaf.remove(index);
     root.rows -= 1;
     count(pages, &path, -1);
     thin_out::<O>(pages, root, &path)?;
     Ok(old)
+}
+
+/// The way to a row, and its place in the leaf.
+fn find<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(Path, usize)>> {
+    if root.page == 0 {
+        return Ok(None);
+    }
+    let (mut way, mut page) = (Way::new(), root.page);
+    let mut node = Node::new(pages.page(page)?);
+    while !node.is_leaf() {
+        let index = child_index::<O>(node, key);
+        way.push(page, index);
+        let (child, slots) = node.child_slots(index);
+        page = child;
+        node = Node::new(pages.page(page)?);
+        node.fetch_slots(slots);
+    }
+    let (index, found) = row_index::<O>(node, key);
+    Ok(found.then_some((Path { way, leaf: page }, index)))
+}
+
+/// Makes all pages of a path fresh.
+fn freshen(pages: &mut impl PagesMut, root: &mut Root, path: &mut Path) -> Result<()> {
+    let mut parent: Option<(u32, usize)> = None;
+    for depth in 0..=path.way.len() {
+        let (page, child) = if depth < path.way.len() { path.way.step(depth) } else { (path.leaf, 0) };
+        let fresh = pages.fresh(page)?;
+        match parent {
+            _ if fresh == page => {}
+            Some((parent, child)) => NodeMut::new(pages.page_mut(parent)).set_child(child, fresh),
+            None => root.page = fresh,
+        }
+        match depth < path.way.len() {
+            true => path.way.set_page(depth, fresh),
+            false => path.leaf = fresh,
+        }
+        parent = Some((fresh, child));
+    }
+    Ok(())
 }
 
 /// Merges pages on the way that hold little with a neighbour, from the leaf up, and drops a root of one child.
