@@ -254,7 +254,7 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
         let node = Node::new(pages.page(page)?);
         if node.count() == 0 {
             pages.retire(page);
-            NodeMut::new(pages.page_mut(parent)).remove_child(child);
+            NodeMut::new(pages.page_mut(parent)).remove_items(child, child + 1);
         } else if node.used_bytes() < pages.page_bytes() / 4 {
             merge::<O>(pages, parent, child)?;
         } else {
@@ -266,7 +266,7 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
 }
 
 /// Merges a child with the neighbour before or behind it, if both fit into one page.
-fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
+pub(super) fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
     let branch = Node::new(pages.page(parent)?);
     if branch.count() < 2 {
         return Ok(());
@@ -289,14 +289,14 @@ fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Resu
         let mut branch = NodeMut::new(pages.page_mut(parent));
         branch.set_child(left, fresh);
         branch.set_rows(left, rows);
-        branch.remove_child(right);
+        branch.remove_items(right, right + 1);
     }
     pages.return_scratch(scratch);
     Ok(())
 }
 
 /// A root of one child is not needed, nor one without rows.
-fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
+pub(super) fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
     loop {
         let node = Node::new(pages.page(root.page)?);
         let below = match (node.is_leaf(), node.count()) {
@@ -314,19 +314,24 @@ fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
 
 /// Gives up all pages of a tree, and the values that lie elsewhere.
 pub(crate) fn retire_all(pages: &mut (impl PagesMut + RunsMut), root: Root) -> Result<()> {
-    let mut waiting = if root.page == 0 { Vec::new() } else { vec![root.page] };
+    if root.page == 0 { Ok(()) } else { retire_below(pages, root.page) }
+}
+
+/// Gives up a page and everything below it.
+pub(super) fn retire_below(pages: &mut (impl PagesMut + RunsMut), page: u32) -> Result<()> {
+    let mut waiting = vec![page];
+    let mut references = Vec::new();
     while let Some(page) = waiting.pop() {
         let node = Node::new(pages.page(page)?);
-        let mut references = Vec::new();
-        for index in 0..node.count() {
-            if !node.is_leaf() {
-                waiting.push(node.child(index));
-            } else if let Value::Overflow(reference) = node.value(index) {
-                references.push(Reference::decode(reference)?);
+        if node.is_leaf() {
+            for index in (0..node.count()).filter(|index| node.is_overflow(*index)) {
+                references.push(Reference::decode(node.value(index).bytes())?);
             }
+        } else {
+            waiting.extend((0..node.count()).map(|index| node.child(index)));
         }
-        for reference in references {
-            let page_bytes = pages.page_bytes();
+        let page_bytes = pages.page_bytes();
+        for reference in references.drain(..) {
             overflow::retire(pages, page_bytes, reference)?;
         }
         pages.retire(page);

@@ -4,6 +4,7 @@
 //! to the change fresh (a page of the transaction's own; one copy per page and transaction), so whoever holds the old root
 //! goes on seeing the old tree.
 
+mod cut;
 mod edit;
 mod load;
 mod scan;
@@ -13,6 +14,7 @@ mod way;
 
 use std::cmp::Ordering;
 
+pub(crate) use cut::{Cut, Edge, remove_range};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan};

@@ -156,6 +156,12 @@ impl<'a> Node<'a> {
         if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) }
     }
 
+    /// Whether the value of a row lies elsewhere.
+    #[inline]
+    pub(crate) fn is_overflow(self, index: usize) -> bool {
+        self.cell(index).2 != 0
+    }
+
     /// The page of a child.
     #[inline]
     pub(crate) fn child(self, index: usize) -> u32 {
