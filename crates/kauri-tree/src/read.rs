@@ -79,6 +79,15 @@ pub trait Read: Source {
         Ok(self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default().rows)
     }
 
+    /// How many rows of a table have a lesser key. It costs little more than [`get`](Self::get), for any number.
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    fn rank<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<u64> {
+        let Some(root) = self.root(table.name(), Table::<K, V>::types)? else { return Ok(0) };
+        K::with_bytes(key, |key| btree::rank::<Of<K>>(&self.access(), root, key))
+    }
+
     /// The rows of a table, in order of their keys, from either end.
     ///
     /// # Errors

@@ -422,3 +422,62 @@ fn ranges_are_removed_wherever_their_ends_are() {
         }
     }
 }
+
+#[test]
+fn rows_are_found_by_number_and_ranges_are_divided_evenly() {
+    for (page_bytes, count) in [(256, 800), (4096, 5_000)] {
+        let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+        let table = Table::<[u8], [u8]>::new("rows");
+        let (mut model, mut random) = (Model::new(), Random(79));
+        let mut txn = store.begin();
+        for _ in 0..count {
+            let (key, value) = (random.key(20, 9_000), random.value(30));
+            txn.put(&table, &key, &value).unwrap();
+            model.insert(key, value);
+        }
+        for _ in 0..1_000 {
+            let [from, until] = [(); 2].map(|()| (random.below(4) > 0).then(|| random.key(20, 9_000)));
+            let inside = |key: &[u8]| {
+                from.as_deref().is_none_or(|from| from <= key) && until.as_deref().is_none_or(|until| key < until)
+            };
+            let all: Vec<_> = model.keys().filter(|key| inside(key)).collect();
+            let scan = || {
+                let mut rows = txn.scan(&table).unwrap();
+                rows = if let Some(from) = &from { rows.from(from) } else { rows };
+                if let Some(until) = &until { rows.until(until) } else { rows }
+            };
+            if let Some(from) = &from {
+                assert_eq!(txn.rank(&table, from).unwrap(), model.range(..from.clone()).count() as u64);
+            }
+            // Skipping from the front, while the back comes nearer too.
+            let (mut rows, mut expected) = (scan(), VecDeque::from(all.clone()));
+            loop {
+                let most = if random.below(3) == 0 { 1 + expected.len() } else { 1 + expected.len() / 4 };
+                let skipped = random.below(most);
+                expected.drain(..skipped.min(expected.len()));
+                let found = rows.nth(skipped as u64).unwrap().map(|(key, _)| key.to_vec());
+                assert_eq!(found.as_ref(), expected.pop_front());
+                assert_eq!(rows.count().unwrap(), expected.len() as u64);
+                if random.below(2) == 0 {
+                    assert_eq!(rows.previous().unwrap().map(|(key, _)| key), expected.pop_back().map(Vec::as_slice));
+                }
+                if found.is_none() {
+                    break;
+                }
+            }
+            let parts = 1 + random.below(9);
+            let scans = scan().split(parts).unwrap();
+            assert_eq!(scans.len(), parts.min(all.len()).max(1));
+            let mut rest = &all[..];
+            for mut part in scans {
+                let rows = part.count().unwrap() as usize;
+                assert!((all.len() / parts..=all.len().div_ceil(parts)).contains(&rows) || parts > all.len());
+                let (here, behind) = rest.split_at(rows);
+                let found: Result<Vec<Vec<u8>>, _> = part.map(|key, _| key.to_vec()).collect();
+                assert!(found.unwrap().iter().eq(here.iter().copied()));
+                rest = behind;
+            }
+            assert!(rest.is_empty());
+        }
+    }
+}
