@@ -12,6 +12,8 @@ pub(crate) struct Loader<O> {
     /// The node that is being filled on each level, from the leaves up.
     levels: Vec<Level>,
     rows: u64,
+    /// How many pages were made.
+    pages: u32,
     order: PhantomData<O>,
 }
 
@@ -24,7 +26,12 @@ struct Level {
 impl<O: Order> Loader<O> {
     pub(crate) fn new(page_bytes: usize) -> Self {
         let leaf = Level { draft: Draft::new(0), key: Vec::new() };
-        Self { page_bytes, levels: vec![leaf], rows: 0, order: PhantomData }
+        Self { page_bytes, levels: vec![leaf], rows: 0, pages: 0, order: PhantomData }
+    }
+
+    /// How many pages were made so far.
+    pub(crate) const fn pages(&self) -> u32 {
+        self.pages
     }
 
     /// Adds a row behind all so far. That it comes behind them is looked at when its leaf is full: rows are read from wherever they
@@ -67,6 +74,7 @@ impl<O: Order> Loader<O> {
     /// Makes a page of what was drafted on a level; the next one there gets this key.
     fn end_page(&mut self, pages: &mut impl PagesMut, level: usize, next: Vec<u8>) -> Result<()> {
         let page = pages.make()?;
+        self.pages += 1;
         let Level { draft, key } = &mut self.levels[level];
         draft.write(O::BYTEWISE, pages.page_mut(page));
         let (rows, key) = (draft.rows(), std::mem::replace(key, next));

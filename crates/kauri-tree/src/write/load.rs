@@ -12,6 +12,10 @@ use crate::store::State;
 use crate::table::Table;
 use crate::value::Value;
 
+/// The most pages whose rows are written to the log too. If there are more, they are committed by themselves: the log would
+/// only be a second copy of them.
+const LOGGED_PAGES_MAX: u32 = 64;
+
 impl WriteTxn<'_> {
     /// Writes rows whose keys come in ascending order, all of them or none, and tells how many there were. A row that is there
     /// already is replaced. A table that is missing is made.
@@ -121,7 +125,10 @@ fn push<O: btree::Order>(state: &mut State, loader: &mut Loader<O>, key: &[u8], 
         loader.push(&mut state.pager, key, node::Value::Overflow(&reference))?;
     }
     if let Some(turn) = &mut state.turn {
-        turn.body.put(key, value);
+        match loader.pages() < LOGGED_PAGES_MAX {
+            true => turn.body.put(key, value),
+            false => turn.body.set_unfit(),
+        }
     }
     Ok(())
 }
