@@ -10,7 +10,7 @@
 //!  branch cell:  | child u32 | rows below: u16 at level 1, u48 above | key |
 //! ```
 //!
-//! All integers are little-endian. Slots are sorted by key; cells are in no order. What all keys of a page begin with stands
+//! All integers are little-endian. Slots are sorted by key; cells are in no order. What all keys of a page begin with can stand
 //! once, as its prefix; *key* in slots and cells is what follows it. A *head* is the first four bytes of that, as a
 //! big-endian number, padded with zeros: most comparisons need nothing else, and heads lie together.
 //!
