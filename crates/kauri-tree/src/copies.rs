@@ -172,6 +172,11 @@ impl<'a> CopiedEnds<'a> {
         Ok(Some((&self.row.0, &self.row.1)))
     }
 
+    /// The next row from the front is the one with this key.
+    pub(crate) fn skip_to(&mut self, key: Vec<u8>) {
+        self.front = Copies::new(self.front.pages, self.front.root, Side::Front, Bound::Included(key));
+    }
+
     /// The keys of the rows that were given out last: everything between them is left.
     pub(crate) fn given(&self) -> (Option<&[u8]>, Option<&[u8]>) {
         (self.low.as_deref(), self.high.as_deref())

@@ -95,9 +95,12 @@ impl Error {
         }
     }
 
-    /// This error, met at one of several rows.
+    /// This error, met at one of several rows, unless it says so already.
     pub(crate) fn of_row(self, row: u64) -> Self {
-        Self::Row { row, error: Box::new(self) }
+        match self {
+            Self::Row { .. } => self,
+            _ => Self::Row { row, error: Box::new(self) },
+        }
     }
 }
 

@@ -88,6 +88,14 @@ pub trait Read: Source {
         Ok(self.table_root(table)?.unwrap_or_default().rows)
     }
 
+    /// How many rows of a table have a lesser key. It costs little more than [`get`](Self::get), for any number.
+    ///
+    /// # Errors
+    /// If the table was made for other types, or the store is damaged.
+    fn rank<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<u64> {
+        self.scan(table)?.until(key).count()
+    }
+
     /// The rows of a table, in order of their keys, from either end.
     ///
     /// # Errors

@@ -136,24 +136,24 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// If the store is damaged, or a row is not of the table's types.
     #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        if self.ends.is_none() {
-            if self.is_aside() {
-                return self.aside(Side::Back);
-            }
-            self.retreat()?;
+        if self.ends.is_none() && self.is_aside() {
+            return self.aside(Side::Back);
         }
         let row = loop {
-            let ends = self.ends.as_mut().expect("the scan has begun");
-            let rows = if self.met { &mut self.low } else { &mut ends.high };
+            // Nothing is in either before the scan has begun.
+            let rows = match &mut self.ends {
+                Some(ends) if !self.met => &mut ends.high,
+                _ => &mut self.low,
+            };
             match rows.next_back() {
                 Some(row) => break row,
                 None if !self.retreat()? => return Ok(None),
                 None => {}
             }
         };
-        let keys = match self.met {
-            true => &mut self.low_keys,
-            false => &mut self.ends.as_mut().expect("the scan has begun").high_keys,
+        let keys = match &mut self.ends {
+            Some(ends) if !self.met => &mut ends.high_keys,
+            _ => &mut self.low_keys,
         };
         decode::<K, V>(self.access, keys, &row).map(Some)
     }
@@ -325,6 +325,144 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
         self.opened += end as u64;
     }
 
+    /// The next row from the front behind so many others; `None` if there are not more. Skipping costs little more than
+    /// [`Read::get`](crate::Read::get), for any number; only in a [`Change`](crate::Change) each row is looked at.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table};
+    ///
+    /// const SQUARES: Table<u64, u64> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.load_sorted(&SQUARES, (0..1000).map(|number| (number, number * number)))?;
+    /// let mut rows = txn.scan(&SQUARES)?.from(10);
+    /// assert_eq!(rows.nth(500)?, Some((510, 510 * 510)));
+    /// assert_eq!(rows.next()?, Some((511, 511 * 511)));
+    /// assert_eq!(txn.rank(&SQUARES, 510)?, 510);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store is damaged, or a row is not of the table's types.
+    pub fn nth(&mut self, rows: u64) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        if self.is_aside() {
+            return self.nth_aside(rows);
+        }
+        if !self.skip_in_leaf(rows) {
+            self.skip_leaves(rows)?;
+        }
+        self.next()
+    }
+
+    fn nth_aside(&mut self, rows: u64) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        let Some(pages) = self.access.bounded().filter(|_| self.merged.is_none()) else {
+            for _ in 0..rows {
+                if self.aside(Side::Front)?.is_none() {
+                    return Ok(None);
+                }
+            }
+            return self.aside(Side::Front);
+        };
+        let left = self.count()?;
+        if self.met || rows >= left {
+            self.met = true;
+            return Ok(None);
+        }
+        let low = self.copies.as_ref().and_then(|copies| copies.given().0);
+        let before = match (low, self.from.key()) {
+            (Some(given), _) => btree::rank::<Of<K>>(&pages.operation(), self.root, given)? + 1,
+            (None, Some(from)) => btree::rank::<Of<K>>(&pages.operation(), self.root, from)?,
+            (None, None) => 0,
+        };
+        let key = self.key_at(before + rows)?;
+        let (from, until) = (self.from.key(), self.until.key());
+        let copies = self.copies.get_or_insert_with(|| Box::new(CopiedEnds::new(pages, self.root, from, until)));
+        copies.skip_to(key);
+        self.aside(Side::Front)
+    }
+
+    /// Skips rows of the leaf at the front, if there are more in it.
+    fn skip_in_leaf(&mut self, rows: u64) -> bool {
+        let skipped = usize::try_from(rows).ok().filter(|rows| *rows < self.low.len());
+        skipped.is_some_and(|rows| {
+            self.low.skip(rows);
+            true
+        })
+    }
+
+    fn skip_leaves(&mut self, rows: u64) -> Result<()> {
+        if rows >= self.count()? {
+            (self.met, self.low) = (true, Rows::default());
+            return Ok(());
+        }
+        if self.ends().front.is_none() {
+            self.place_front()?;
+            if self.skip_in_leaf(rows) {
+                return Ok(());
+            }
+        }
+        // There are more rows than that before the back, so the front does not pass it.
+        let behind = rows - self.low.len() as u64;
+        self.opened += behind;
+        let front = self.ends().front.as_mut().expect("it is placed");
+        front.skip_right(behind)?;
+        self.open_low();
+        Ok(())
+    }
+
+    /// Scans of about equal numbers of rows that make up this one together, in order: so many, or as many as there are rows. Threads
+    /// can share a range so. It is the whole range that is divided, whatever was taken from it. What a [`Change`](crate::Change) sees is
+    /// not divided.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table};
+    ///
+    /// const SQUARES: Table<u64, u64> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.load_sorted(&SQUARES, (0..1000).map(|number| (number, number * number)))?;
+    /// let mut parts = txn.scan(&SQUARES)?.from(100).split(3)?;
+    /// let counts: Result<Vec<u64>, _> = parts.iter_mut().map(|part| part.count()).collect();
+    /// assert_eq!(counts?, [300, 300, 300]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn split(self, parts: usize) -> Result<Vec<Self>> {
+        if self.merged.is_some() {
+            return Ok(vec![self]);
+        }
+        let mut whole = Self { from: self.from, until: self.until, ..Self::new(self.access, self.root) };
+        let rows = whole.count()?;
+        let operation = whole.access.bounded().map(VersionPages::operation);
+        let pages = operation.as_ref().map_or(whole.access, Access::Guarded);
+        let before = whole.from.key().map_or(Ok(0), |key| btree::rank::<Of<K>>(&pages, whole.root, key))?;
+        drop(operation);
+        let parts = (parts as u64).clamp(1, rows.max(1));
+        let mut scans = Vec::new();
+        for part in 1..parts {
+            let rows = u128::from(rows) * u128::from(part) / u128::from(parts);
+            let start = Bound::new(&whole.key_at(before + u64::try_from(rows).expect("not more than all"))?);
+            let from = std::mem::replace(&mut whole.from, start.clone());
+            scans.push(Self { from, until: start, ..Self::new(whole.access, whole.root) });
+        }
+        scans.push(whole);
+        Ok(scans)
+    }
+
+    /// The key of the row of the table with so many before it.
+    fn key_at(&self, rows: u64) -> Result<Vec<u8>> {
+        let operation = self.access.bounded().map(VersionPages::operation);
+        let mut scan = btree::Scan::new(operation.as_ref().map_or(self.access, Access::Guarded));
+        scan.go_nth(self.root, rows)?;
+        let mut key = Vec::new();
+        if let Some((leaf, index)) = scan.leaf() {
+            leaf.key_into(index, &mut key);
+        }
+        Ok(key)
+    }
+
     /// How many rows are left.
     ///
     /// # Errors
@@ -416,7 +554,7 @@ impl Ends<'_> {
 }
 
 /// An end of a range of keys, or none.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Bound {
     None,
     /// A key that lies here, because most are short and need no place of their own.

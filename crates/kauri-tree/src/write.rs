@@ -1,6 +1,7 @@
 //! A transaction: changes that become a version of the store together, or not at all.
 
 mod load;
+mod range;
 
 use kauri_wire::Key;
 

@@ -197,18 +197,54 @@ fn adopt<O: Order>(
 /// Removes a row and tells what its key had.
 pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
     // A key without a row changes nothing, so nothing is made fresh for it.
-    if super::get::<O>(pages, *root, key)?.is_none() {
-        return Ok(Old::Missing);
-    }
-    let path = descend::<O>(pages, root, key)?;
-    let node = Node::new(pages.page(path.leaf)?);
-    let (index, _) = row_index::<O>(node, key);
-    let old = Old::of(node.value(index));
-    NodeMut::new(pages.page_mut(path.leaf)).remove(index);
+    let Some((mut path, index)) = find::<O>(pages, *root, key)? else { return Ok(Old::Missing) };
+    freshen(pages, root, &mut path)?;
+    let mut leaf = NodeMut::new(pages.page_mut(path.leaf));
+    let old = Old::of(leaf.node().value(index));
+    leaf.remove(index);
     root.rows -= 1;
     count(pages, &path, -1);
     thin_out::<O>(pages, root, &path)?;
     Ok(old)
+}
+
+/// The way to a row, and its place in the leaf.
+fn find<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(Path, usize)>> {
+    if root.page == 0 {
+        return Ok(None);
+    }
+    let (mut way, mut page) = (Way::new(), root.page);
+    let mut node = Node::new(pages.page(page)?);
+    while !node.is_leaf() {
+        let index = child_index::<O>(node, key);
+        way.push(page, index);
+        let (child, slots) = node.child_slots(index);
+        page = child;
+        node = Node::new(pages.page(page)?);
+        node.fetch_slots(slots);
+    }
+    let (index, found) = row_index::<O>(node, key);
+    Ok(found.then_some((Path { way, leaf: page }, index)))
+}
+
+/// Makes all pages of a path fresh.
+fn freshen(pages: &mut impl PagesMut, root: &mut Root, path: &mut Path) -> Result<()> {
+    let mut parent: Option<(u32, usize)> = None;
+    for depth in 0..=path.way.len() {
+        let (page, child) = if depth < path.way.len() { path.way.step(depth) } else { (path.leaf, 0) };
+        let fresh = pages.fresh(page)?;
+        match parent {
+            _ if fresh == page => {}
+            Some((parent, child)) => NodeMut::new(pages.page_mut(parent)).set_child(child, fresh),
+            None => root.page = fresh,
+        }
+        match depth < path.way.len() {
+            true => path.way.set_page(depth, fresh),
+            false => path.leaf = fresh,
+        }
+        parent = Some((fresh, child));
+    }
+    Ok(())
 }
 
 /// Merges pages on the way that hold little with a neighbour, from the leaf up, and drops a root of one child.
@@ -218,7 +254,7 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
         let node = Node::new(pages.page(page)?);
         if node.count() == 0 {
             pages.retire(page);
-            NodeMut::new(pages.page_mut(parent)).remove_child(child);
+            NodeMut::new(pages.page_mut(parent)).remove_items(child, child + 1);
         } else if node.used_bytes() < pages.page_bytes() / 4 {
             merge::<O>(pages, parent, child)?;
         } else {
@@ -230,7 +266,7 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
 }
 
 /// Merges a child with the neighbour before or behind it, if both fit into one page.
-fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
+pub(super) fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Result<()> {
     let branch = Node::new(pages.page(parent)?);
     if branch.count() < 2 {
         return Ok(());
@@ -253,14 +289,14 @@ fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Resu
         let mut branch = NodeMut::new(pages.page_mut(parent));
         branch.set_child(left, fresh);
         branch.set_rows(left, rows);
-        branch.remove_child(right);
+        branch.remove_items(right, right + 1);
     }
     pages.return_scratch(scratch);
     Ok(())
 }
 
 /// A root of one child is not needed, nor one without rows.
-fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
+pub(super) fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
     loop {
         let node = Node::new(pages.page(root.page)?);
         let below = match (node.is_leaf(), node.count()) {
@@ -278,19 +314,24 @@ fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
 
 /// Gives up all pages of a tree, and the values that lie elsewhere.
 pub(crate) fn retire_all(pages: &mut (impl PagesMut + RunsMut), root: Root) -> Result<()> {
-    let mut waiting = if root.page == 0 { Vec::new() } else { vec![root.page] };
+    if root.page == 0 { Ok(()) } else { retire_below(pages, root.page) }
+}
+
+/// Gives up a page and everything below it.
+pub(super) fn retire_below(pages: &mut (impl PagesMut + RunsMut), page: u32) -> Result<()> {
+    let mut waiting = vec![page];
+    let mut references = Vec::new();
     while let Some(page) = waiting.pop() {
         let node = Node::new(pages.page(page)?);
-        let mut references = Vec::new();
-        for index in 0..node.count() {
-            if !node.is_leaf() {
-                waiting.push(node.child(index));
-            } else if let Value::Overflow(reference) = node.value(index) {
-                references.push(Reference::decode(reference)?);
+        if node.is_leaf() {
+            for index in (0..node.count()).filter(|index| node.is_overflow(*index)) {
+                references.push(Reference::decode(node.value(index).bytes())?);
             }
+        } else {
+            waiting.extend((0..node.count()).map(|index| node.child(index)));
         }
-        for reference in references {
-            let page_bytes = pages.page_bytes();
+        let page_bytes = pages.page_bytes();
+        for reference in references.drain(..) {
             overflow::retire(pages, page_bytes, reference)?;
         }
         pages.retire(page);

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{Order, PagesMut, Root};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node::{Draft, Item, Value, common_bytes};
 
 /// A tree that grows at its right edge.
@@ -12,6 +12,8 @@ pub(crate) struct Loader<O> {
     /// The node that is being filled on each level, from the leaves up.
     levels: Vec<Level>,
     rows: u64,
+    /// How many pages were made.
+    pages: u32,
     order: PhantomData<O>,
 }
 
@@ -24,22 +26,21 @@ struct Level {
 impl<O: Order> Loader<O> {
     pub(crate) fn new(page_bytes: usize) -> Self {
         let leaf = Level { draft: Draft::new(0), key: Vec::new() };
-        Self { page_bytes, levels: vec![leaf], rows: 0, order: PhantomData }
+        Self { page_bytes, levels: vec![leaf], rows: 0, pages: 0, order: PhantomData }
     }
 
-    /// Whether a key comes behind all so far.
-    #[inline]
-    pub(crate) fn is_next(&self, key: &[u8]) -> bool {
-        // After a row was pushed the leaf has one.
-        self.levels[0].draft.last_key().is_none_or(|last| O::compare(last, key).is_lt())
+    /// How many pages were made so far.
+    pub(crate) const fn pages(&self) -> u32 {
+        self.pages
     }
 
-    /// Adds a row behind all so far.
+    /// Adds a row behind all so far. That it comes behind them is looked at when its leaf is full: rows are read from wherever they
+    /// lie in memory, and the next ones are on their way while nothing depends on this one's bytes.
     #[inline]
     pub(crate) fn push(&mut self, pages: &mut impl PagesMut, key: &[u8], value: Value<'_>) -> Result<()> {
-        debug_assert!(self.is_next(key));
         if !self.levels[0].draft.has_room(key, value.bytes().len(), self.page_bytes, O::BYTEWISE) {
-            let separator = self.separator(key);
+            self.check()?;
+            let separator = self.separator(key)?;
             self.end_page(pages, 0, separator)?;
         }
         self.levels[0].draft.push(&Item::row(key, value));
@@ -47,16 +48,33 @@ impl<O: Order> Loader<O> {
         Ok(())
     }
 
+    /// Whether all rows so far came in order.
+    ///
+    /// # Errors
+    /// The first that did not.
+    pub(crate) fn check(&self) -> Result<()> {
+        let draft = &self.levels[0].draft;
+        let mut pairs = draft.keys().zip(draft.keys().skip(1));
+        match pairs.position(|(left, right)| !O::compare(left, right).is_lt()) {
+            None => Ok(()),
+            Some(index) => Err(Error::Unsorted.of_row(self.rows - draft.rows() + index as u64 + 1)),
+        }
+    }
+
     /// The shortest key that tells this row from the one before.
-    fn separator(&self, key: &[u8]) -> Vec<u8> {
+    fn separator(&self, key: &[u8]) -> Result<Vec<u8>> {
         let last = self.levels[0].draft.last_key().expect("a leaf without rows has room");
+        if !O::compare(last, key).is_lt() {
+            return Err(Error::Unsorted.of_row(self.rows));
+        }
         let bytes = if O::BYTEWISE { common_bytes(last, key) + 1 } else { key.len() };
-        key[..bytes].to_vec()
+        Ok(key[..bytes].to_vec())
     }
 
     /// Makes a page of what was drafted on a level; the next one there gets this key.
     fn end_page(&mut self, pages: &mut impl PagesMut, level: usize, next: Vec<u8>) -> Result<()> {
         let page = pages.make()?;
+        self.pages += 1;
         let Level { draft, key } = &mut self.levels[level];
         draft.write(O::BYTEWISE, pages.page_mut(page));
         let (rows, key) = (draft.rows(), std::mem::replace(key, next));
@@ -93,6 +111,7 @@ impl<O: Order> Loader<O> {
 
     /// The tree. There may be nothing in it.
     pub(crate) fn end(mut self, pages: &mut impl PagesMut) -> Result<Root> {
+        self.check()?;
         if self.rows == 0 {
             return Ok(Root::default());
         }

@@ -4,6 +4,7 @@
 //! to the change fresh (a page of the transaction's own; one copy per page and transaction), so whoever holds the old root
 //! goes on seeing the old tree.
 
+mod cut;
 mod diff;
 mod edit;
 mod load;
@@ -14,6 +15,7 @@ mod way;
 
 use std::cmp::Ordering;
 
+pub(crate) use cut::{Cut, Edge, remove_range};
 pub(crate) use diff::{Between, first_difference, is_same};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;

@@ -56,10 +56,20 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    #[inline]
-    fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+    /// Goes before the row with so many before it; nowhere if there are not more.
+    pub(crate) fn go_nth(&mut self, root: Root, rows: u64) -> Result<()> {
+        self.leave();
+        if rows < root.rows { self.down_nth(root.page, rows) } else { Ok(()) }
+    }
+
+    fn leave(&mut self) {
         while self.way.pop().is_some() {}
         (self.leaf, self.page) = (None, 0);
+    }
+
+    #[inline]
+    fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        self.leave();
         if root.page == 0 { Ok(()) } else { self.down(root.page, choose) }
     }
 
@@ -79,6 +89,35 @@ impl<'a> Scan<'a> {
         self.leaf = Some(node);
         self.page = page;
         self.index = 0;
+        Ok(())
+    }
+
+    /// Goes down to a leaf, before the row with so many before it below this page.
+    fn down_nth(&mut self, page: u32, rows: u64) -> Result<()> {
+        let (mut page, mut left) = (page, rows);
+        let mut node = Node::new(self.pages.page(page)?);
+        while !node.is_leaf() {
+            let child = child_with(node, 0, &mut left).unwrap_or(node.count() - 1);
+            self.way.push(page, child);
+            page = node.child(child);
+            node = Node::new(self.pages.page(page)?);
+        }
+        (self.leaf, self.page) = (Some(node), page);
+        self.index = usize::try_from(left).map_or(node.count(), |index| index.min(node.count()));
+        Ok(())
+    }
+
+    /// Skips so many rows behind those of this leaf. If there are not more, the place is nowhere.
+    pub(crate) fn skip_right(&mut self, rows: u64) -> Result<()> {
+        let mut left = rows;
+        while let Some((page, child)) = self.way.pop() {
+            let node = Node::new(self.pages.page(page)?);
+            if let Some(child) = child_with(node, child + 1, &mut left) {
+                self.way.push(page, child);
+                return self.down_nth(node.child(child), left);
+            }
+        }
+        self.leave();
         Ok(())
     }
 
@@ -159,4 +198,14 @@ impl<'a> Scan<'a> {
         (self.leaf, self.page) = (None, 0);
         Ok(false)
     }
+}
+
+/// The first child from `first` on that has more than `left` rows with those before it; how many are left in it.
+fn child_with(node: Node<'_>, first: usize, left: &mut u64) -> Option<usize> {
+    (first..node.count()).find(|&child| {
+        let below = node.rows_below(child);
+        let is_here = *left < below;
+        *left -= if is_here { 0 } else { below };
+        is_here
+    })
 }

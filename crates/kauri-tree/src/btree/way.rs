@@ -49,6 +49,14 @@ impl Way {
         (page, child.into())
     }
 
+    /// Says that a branch of the way is another page now.
+    pub(crate) fn set_page(&mut self, depth: usize, page: u32) {
+        match self.steps.get_mut(depth) {
+            Some(step) => step.0 = page,
+            None => self.deep[depth - Self::SHALLOW].0 = page,
+        }
+    }
+
     #[inline]
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, usize)> {
         (0..self.len).map(|depth| self.step(depth))
@@ -68,6 +76,11 @@ mod tests {
             model.push(step);
             assert!(way.iter().eq(model.iter().copied()) && way.iter().rev().eq(model.iter().rev().copied()));
         }
+        for (page, depth) in [(70, 3), (71, Way::SHALLOW), (72, DEPTH_MAX - 1)] {
+            way.set_page(depth, page);
+            model[depth].0 = page;
+        }
+        assert!(way.iter().eq(model.iter().copied()));
         way.pop();
         way.push(1, 2);
         assert_eq!((way.step(DEPTH_MAX - 1), way.len()), ((1, 2), DEPTH_MAX));

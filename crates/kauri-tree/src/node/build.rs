@@ -272,7 +272,7 @@ impl Fit {
 }
 
 /// Where to cut items that do not fit into one page, so that both parts do: the left part ends before the index returned. The
-/// parts are about equal in bytes, unless `at` says that the item was added at an end: rows that come in order fill pages.
+/// parts are about equal in bytes, unless the item was added behind all others: rows that come in order fill pages.
 pub(crate) fn split_point(source: &Source<'_>, page_bytes: usize, bytewise: bool, appended: bool) -> usize {
     let count = source.len();
     debug_assert!(count >= 2);

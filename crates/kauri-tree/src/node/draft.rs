@@ -20,9 +20,19 @@ pub(crate) struct Draft {
 /// Where a cell is among the others, the bytes of its key, and the kind of its value.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    at: usize,
-    key_bytes: usize,
+    at: u32,
+    key_bytes: u16,
     kind: u16,
+}
+
+impl Mark {
+    const fn at(self) -> usize {
+        self.at as usize
+    }
+
+    const fn key_bytes(self) -> usize {
+        self.key_bytes as usize
+    }
 }
 
 impl Draft {
@@ -46,7 +56,12 @@ impl Draft {
     }
 
     fn key(&self, mark: Mark) -> &[u8] {
-        &self.cells[mark.at + fixed_bytes(self.level)..][..mark.key_bytes]
+        &self.cells[mark.at() + fixed_bytes(self.level)..][..mark.key_bytes()]
+    }
+
+    /// The keys, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.marks.iter().map(|&mark| self.key(mark))
     }
 
     /// The key of the last item.
@@ -83,7 +98,9 @@ impl Draft {
             Body::Row(value) => self.push_row(key, value),
             Body::Child { page, rows } => self.push_child(key, page, rows),
         };
-        self.marks.push(Mark { at, key_bytes: key.len(), kind });
+        const FITS: &str = "a key and a page are shorter";
+        let (at, key_bytes) = (u32::try_from(at).expect(FITS), u16::try_from(key.len()).expect(FITS));
+        self.marks.push(Mark { at, key_bytes, kind });
     }
 
     fn push_row(&mut self, key: &[u8], value: Value<'_>) -> u16 {
@@ -137,17 +154,17 @@ impl Draft {
     fn write_items(&self, prefix: usize, heap: usize, bytewise: bool, page: &mut [u8]) {
         let (fixed, mut at) = (fixed_bytes(self.level), heap);
         for (index, &mark) in self.marks.iter().enumerate() {
-            let end = self.marks.get(index + 1).map_or(self.cells.len(), |next| next.at);
+            let end = self.marks.get(index + 1).map_or(self.cells.len(), |next| next.at());
             let cut = if mark.key_bytes == 0 { 0 } else { prefix };
-            let bytes = end - mark.at - cut;
+            let bytes = end - mark.at() - cut;
             if prefix > 0 {
                 let (first, rest) = page[at..at + bytes].split_at_mut(fixed);
-                first.copy_from_slice(&self.cells[mark.at..mark.at + fixed]);
-                rest.copy_from_slice(&self.cells[mark.at + fixed + cut..end]);
+                first.copy_from_slice(&self.cells[mark.at()..mark.at() + fixed]);
+                rest.copy_from_slice(&self.cells[mark.at() + fixed + cut..end]);
             }
             let head = if bytewise { head(&self.key(mark)[cut..]) } else { 0 };
             let slot_at = slots_at(prefix) + index * SLOT_BYTES;
-            page[slot_at..slot_at + SLOT_BYTES].copy_from_slice(&slot(head, at, mark.key_bytes - cut, mark.kind));
+            page[slot_at..slot_at + SLOT_BYTES].copy_from_slice(&slot(head, at, mark.key_bytes() - cut, mark.kind));
             at += bytes;
         }
     }

@@ -73,14 +73,30 @@ impl<'a> NodeMut<'a> {
 
     /// Takes an item away.
     pub(crate) fn remove(&mut self, index: usize) {
+        self.remove_slots(index, index + 1);
+    }
+
+    /// Takes items away. If the first child was among them, the next one stands for everything below: its key goes too.
+    pub(crate) fn remove_items(&mut self, first: usize, end: usize) {
+        self.remove_slots(first, end);
+        let node = self.node();
+        if first == 0 && end > 0 && !node.is_leaf() && node.count() > 0 {
+            self.drop_first_key();
+        }
+    }
+
+    fn remove_slots(&mut self, first: usize, end: usize) {
         let count = self.node().count();
-        assert!(index < count, "item {index} of {count}");
-        self.bury(index);
+        assert!(first <= end && end <= count, "items {first} to {end} of {count}");
+        for index in first..end {
+            self.bury(index);
+        }
         let start = slots_at(self.node().prefix().len());
-        let from = start + (index + 1) * SLOT_BYTES;
-        self.page.copy_within(from..start + count * SLOT_BYTES, from - SLOT_BYTES);
-        put(self.page, COUNT_AT, count - 1);
-        if count == 1 {
+        let slots = start + end * SLOT_BYTES..start + count * SLOT_BYTES;
+        self.page.copy_within(slots, start + first * SLOT_BYTES);
+        let left = count - (end - first);
+        put(self.page, COUNT_AT, left);
+        if left == 0 {
             put(self.page, HEAP_AT, 0);
             put(self.page, DEAD_AT, 0);
         }
@@ -125,12 +141,7 @@ impl<'a> NodeMut<'a> {
         self.page[super::LEVEL_AT] = level;
     }
 
-    /// Takes a child away. If it was the first, the next one stands for everything below: its key goes too.
-    pub(crate) fn remove_child(&mut self, index: usize) {
-        self.remove(index);
-        if index > 0 || self.node().count() == 0 {
-            return;
-        }
+    fn drop_first_key(&mut self) {
         let (at, key_bytes, kind) = self.node().cell(0);
         let dead = self.node().field(DEAD_AT) as usize + key_bytes;
         put(self.page, DEAD_AT, dead);

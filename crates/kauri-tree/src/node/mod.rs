@@ -10,7 +10,7 @@
 //!  branch cell:  | child u32 | rows below: u16 at level 1, u48 above | key |
 //! ```
 //!
-//! All integers are little-endian. Slots are sorted by key; cells are in no order. What all keys of a page begin with stands
+//! All integers are little-endian. Slots are sorted by key; cells are in no order. What all keys of a page begin with can stand
 //! once, as its prefix; *key* in slots and cells is what follows it. A *head* is the first four bytes of that, as a
 //! big-endian number, padded with zeros: most comparisons need nothing else, and heads lie together.
 //!
@@ -154,6 +154,12 @@ impl<'a> Node<'a> {
         let start = at + 2 + key_bytes;
         let value = &self.page[start..start + bytes];
         if kind == 0 { Value::Inline(value) } else { Value::Overflow(value) }
+    }
+
+    /// Whether the value of a row lies elsewhere.
+    #[inline]
+    pub(crate) fn is_overflow(self, index: usize) -> bool {
+        self.cell(index).2 != 0
     }
 
     /// The page of a child.

@@ -35,6 +35,11 @@ impl<'a> Rows<'a> {
         self.slots = &self.slots[..rows];
     }
 
+    /// Leaves all but the first so many.
+    pub(crate) fn skip(&mut self, rows: usize) {
+        self.slots = &self.slots[rows..];
+    }
+
     /// Takes the first.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<RowAt<'a>> {

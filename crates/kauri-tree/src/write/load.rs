@@ -12,6 +12,10 @@ use crate::store::State;
 use crate::table::Table;
 use crate::value::Value;
 
+/// The most pages whose rows are written to the log too. If there are more, they are committed by themselves: the log would
+/// only be a second copy of them.
+const LOGGED_PAGES_MAX: u32 = 64;
+
 impl WriteTxn<'_> {
     /// Writes rows whose keys come in ascending order, all of them or none, and tells how many there were. A row that is there
     /// already is replaced. A table that is missing is made.
@@ -72,7 +76,11 @@ impl WriteTxn<'_> {
         let mut count = 0;
         for (key, value) in rows {
             let pushed = K::with_bytes(key, |key| V::with_bytes(value, |value| push(state, &mut loader, key, value)));
-            pushed.map_err(|error| error.of_row(count))?;
+            if let Err(error) = pushed {
+                // A row before this one may be the first that is wrong.
+                loader.check()?;
+                return Err(error.of_row(count));
+            }
             count += 1;
         }
         let root = loader.end(&mut state.pager)?;
@@ -110,9 +118,6 @@ impl WriteTxn<'_> {
 #[inline]
 fn push<O: btree::Order>(state: &mut State, loader: &mut Loader<O>, key: &[u8], value: &[u8]) -> Result<()> {
     check_key(key, state.page_bytes)?;
-    if !loader.is_next(key) {
-        return Err(Error::Unsorted);
-    }
     if btree::fits(state.page_bytes, key.len(), value.len()) {
         loader.push(&mut state.pager, key, node::Value::Inline(value))?;
     } else {
@@ -120,7 +125,10 @@ fn push<O: btree::Order>(state: &mut State, loader: &mut Loader<O>, key: &[u8], 
         loader.push(&mut state.pager, key, node::Value::Overflow(&reference))?;
     }
     if let Some(turn) = &mut state.turn {
-        turn.body.put(key, value);
+        match loader.pages() < LOGGED_PAGES_MAX {
+            true => turn.body.put(key, value),
+            false => turn.body.set_unfit(),
+        }
     }
     Ok(())
 }

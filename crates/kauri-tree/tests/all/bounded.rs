@@ -46,6 +46,18 @@ fn check(snapshot: &Snapshot<'_>, model: &Model, random: &mut Random) {
             assert_eq!(scan.count().unwrap(), (back - front) as u64);
         }
         assert!(scan.next().unwrap().is_none() && scan.previous().unwrap().is_none());
+        let mut scan = snapshot.scan(&ROWS).unwrap().from(&from).until(&until);
+        let mut at = 0;
+        while at < inside.len() {
+            let skipped = random.below(20);
+            let row = scan.nth(skipped as u64).unwrap();
+            assert_eq!(row.map(|(key, _)| key), inside.get(at + skipped).map(|key| &**key));
+            at += skipped + 1;
+        }
+        let parts = snapshot.scan(&ROWS).unwrap().from(&from).until(&until).split(3).unwrap();
+        let rows = parts.into_iter().flat_map(|part| part.map(|key, _| key.to_vec()));
+        assert_eq!(rows.collect::<Result<Vec<_>, _>>().unwrap(), inside);
+        assert_eq!(snapshot.rank(&ROWS, &from).unwrap(), model.range(..from.clone()).count() as u64);
         assert_eq!(snapshot.get(&ROWS, &from).unwrap().as_deref(), model.get(&from).map(|value| &**value));
         assert_eq!(snapshot.contains(&ROWS, &until).unwrap(), model.contains_key(&until));
     }

@@ -39,6 +39,21 @@ fn rows_are_there_after_closing_and_opening_again() {
                         model.insert(key, value);
                     }
                 }
+                if random.below(3) == 0 {
+                    let (from, until) = (random.key(page_bytes / 4 - 8, 800), random.key(page_bytes / 4 - 8, 800));
+                    let before = model.len();
+                    model.retain(|key, _| !(from <= *key && *key < until));
+                    let removed = txn.remove_range(&ROWS, &from[..]..&until[..]).unwrap();
+                    assert_eq!(removed, (before - model.len()) as u64);
+                }
+                if random.below(4) == 0 {
+                    let more: BTreeMap<_, _> = (0..random.below(100))
+                        .map(|_| (random.key(page_bytes / 4 - 8, 800), random.value(page_bytes)))
+                        .collect();
+                    let rows = more.iter().map(|(key, value)| (&key[..], &value[..]));
+                    assert_eq!(txn.load_sorted(&ROWS, rows).unwrap(), more.len() as u64);
+                    model.extend(more);
+                }
                 let durability = if random.below(3) == 0 { Durability::None } else { Durability::Sync };
                 txn.commit_with(durability).unwrap();
                 assert_eq!(store.snapshot().len(&ROWS).unwrap(), model.len() as u64);
@@ -140,4 +155,27 @@ fn a_store_lives_in_a_file_of_the_system() {
     assert!(matches!(Store::open(folder.join("no such folder").join("x")), Err(Error::Io(_))));
     assert!(matches!(Store::open("/"), Err(Error::Io(_))));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn many_rows_loaded_and_removed_at_once_survive() {
+    let disk = MemoryDisk::new();
+    let table = Table::<u32, u32>::new("numbers");
+    let open = || Options::new().log_bytes(1 << 20).open(&disk, "store").unwrap();
+    let store = open();
+    let mut txn = store.begin();
+    txn.load_sorted(&table, (0..50_000).map(|number| (number, number))).unwrap();
+    txn.commit().unwrap();
+    // More than the log names one by one, and fewer.
+    for (range, left) in [(100..40_000, 10_100), (45_000..45_200, 9_900)] {
+        let mut txn = store.begin();
+        assert_eq!(txn.remove_range(&table, range.clone()).unwrap(), u64::from(range.end - range.start));
+        txn.commit().unwrap();
+        assert_eq!(store.snapshot().len(&table).unwrap(), left);
+    }
+    drop(store);
+    let store = open();
+    store.verify().unwrap();
+    let numbers: Result<Vec<u32>, _> = store.snapshot().scan(&table).unwrap().map(|number, _| number).collect();
+    assert!(numbers.unwrap().into_iter().eq((0..100).chain(40_000..45_000).chain(45_200..50_000)));
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 use kauri_tree::{Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
 use kauri_wire::{Key, WireError};
@@ -96,6 +97,34 @@ impl<K: Bytes + ?Sized> World<K> {
         }
     }
 
+    /// Removes a range of rows, sometimes of all of them.
+    fn remove_range(&mut self, txn: &mut WriteTxn<'_>) {
+        let which = self.random.below(3);
+        let (table, model) = (&self.tables[which], &mut self.models[which]);
+        let mut bound = || {
+            let key = self.random.key(self.page_bytes / 4 - 8, self.spread);
+            [Bound::Included(key.clone()), Bound::Excluded(key), Bound::Unbounded][self.random.below(5).min(2)].clone()
+        };
+        let (from, until) = (bound(), bound());
+        let inside = |key: &[u8]| {
+            let is_from = match &from {
+                Bound::Included(from) => K::compare(from, key).is_le(),
+                Bound::Excluded(from) => K::compare(from, key).is_lt(),
+                Bound::Unbounded => true,
+            };
+            let is_until = match &until {
+                Bound::Included(until) => K::compare(key, until).is_le(),
+                Bound::Excluded(until) => K::compare(key, until).is_lt(),
+                Bound::Unbounded => true,
+            };
+            is_from && is_until
+        };
+        let before = model.len();
+        model.retain(|key, _| !inside(key));
+        let range = (from.as_ref().map(Vec::as_slice), until.as_ref().map(Vec::as_slice));
+        assert_eq!(txn.remove_range(table, range).unwrap(), (before - model.len()) as u64, "{range:?}");
+    }
+
     /// Random changes in nested transactions, some of which end badly.
     fn changes(&mut self, txn: &mut WriteTxn<'_>, depth: usize) {
         for _ in 0..self.random.below(30) {
@@ -103,6 +132,9 @@ impl<K: Bytes + ?Sized> World<K> {
         }
         if self.random.below(12) == 0 {
             self.load(txn);
+        }
+        if self.random.below(30) == 0 {
+            self.remove_range(txn);
         }
         if self.random.below(200) == 0 {
             let which = self.random.below(3);
@@ -364,6 +396,98 @@ fn rows_are_loaded_in_order_or_not_at_all() {
             let mut txn = store.begin();
             assert!(txn.drop_table(table.name()).unwrap());
             txn.commit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn ranges_are_removed_wherever_their_ends_are() {
+    let table = Table::<u32, [u8]>::new("rows");
+    for (page_bytes, rows) in [(256, 3_000), (512, 3_000), (4096, 30_000)] {
+        let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+        let mut random = Random(page_bytes as u64);
+        for round in 0..60 {
+            let mut model: BTreeMap<u32, Vec<u8>> =
+                (0..rows).map(|row| (row * 2, vec![1; if row % 50 == 0 { 2 * page_bytes } else { 20 }])).collect();
+            let mut txn = store.begin();
+            txn.load_sorted(&table, model.iter().map(|(key, value)| (*key, &value[..]))).unwrap();
+            let mut child = txn.nest();
+            for _ in 0..1 + round % 5 {
+                let from = u32::try_from(random.below(2 * rows as usize)).unwrap();
+                let until = from + u32::try_from(random.below(1 + 2 * rows as usize / (1 + round % 7))).unwrap();
+                let before = model.len();
+                model.retain(|key, _| !(from..until).contains(key));
+                assert_eq!(child.remove_range(&table, from..until).unwrap(), (before - model.len()) as u64);
+            }
+            child.commit().unwrap();
+            txn.commit().unwrap();
+            assert_eq!(store.verify().unwrap().rows, model.len() as u64);
+            let snapshot = store.snapshot();
+            let found: Result<Vec<u32>, _> = snapshot.scan(&table).unwrap().map(|key, _| key).collect();
+            assert!(found.unwrap().into_iter().eq(model.into_keys()));
+            let mut txn = store.begin();
+            txn.remove_range(&table, ..).unwrap();
+            assert_eq!(txn.len(&table).unwrap(), 0);
+            txn.commit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn rows_are_found_by_number_and_ranges_are_divided_evenly() {
+    for (page_bytes, count) in [(256, 800), (4096, 5_000)] {
+        let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+        let table = Table::<[u8], [u8]>::new("rows");
+        let (mut model, mut random) = (Model::new(), Random(79));
+        let mut txn = store.begin();
+        for _ in 0..count {
+            let (key, value) = (random.key(20, 9_000), random.value(30));
+            txn.put(&table, &key, &value).unwrap();
+            model.insert(key, value);
+        }
+        for _ in 0..1_000 {
+            let [from, until] = [(); 2].map(|()| (random.below(4) > 0).then(|| random.key(20, 9_000)));
+            let inside = |key: &[u8]| {
+                from.as_deref().is_none_or(|from| from <= key) && until.as_deref().is_none_or(|until| key < until)
+            };
+            let all: Vec<_> = model.keys().filter(|key| inside(key)).collect();
+            let scan = || {
+                let mut rows = txn.scan(&table).unwrap();
+                rows = if let Some(from) = &from { rows.from(from) } else { rows };
+                if let Some(until) = &until { rows.until(until) } else { rows }
+            };
+            if let Some(from) = &from {
+                assert_eq!(txn.rank(&table, from).unwrap(), model.range(..from.clone()).count() as u64);
+            }
+            // Skipping from the front, while the back comes nearer too.
+            let (mut rows, mut expected) = (scan(), VecDeque::from(all.clone()));
+            loop {
+                let most = if random.below(3) == 0 { 1 + expected.len() } else { 1 + expected.len() / 4 };
+                let skipped = random.below(most);
+                expected.drain(..skipped.min(expected.len()));
+                let found = rows.nth(skipped as u64).unwrap().map(|(key, _)| key.to_vec());
+                assert_eq!(found.as_ref(), expected.pop_front());
+                assert_eq!(rows.count().unwrap(), expected.len() as u64);
+                if random.below(2) == 0 {
+                    assert_eq!(rows.previous().unwrap().map(|(key, _)| key), expected.pop_back().map(Vec::as_slice));
+                }
+                if found.is_none() {
+                    break;
+                }
+            }
+            let parts = 1 + random.below(9);
+            let scans = scan().split(parts).unwrap();
+            assert_eq!(scans.len(), parts.min(all.len()).max(1));
+            let mut rest = &all[..];
+            for mut part in scans {
+                let rows = part.count().unwrap() as usize;
+                assert!((all.len() / parts..=all.len().div_ceil(parts)).contains(&rows) || parts > all.len());
+                let (here, behind) = rest.split_at(rows);
+                let found: Result<Vec<Vec<u8>>, _> = part.map(|key, _| key.to_vec()).collect();
+                assert!(found.unwrap().iter().eq(here.iter().copied()));
+                rest = behind;
+            }
+            assert!(rest.is_empty());
         }
     }
 }

@@ -220,3 +220,17 @@ fn threads_bring_the_same_pages_into_memory_at_once() {
         }
     });
 }
+
+#[test]
+fn threads_share_a_range_of_a_transaction_that_is_not_committed() {
+    let store = Store::in_memory().unwrap();
+    let mut txn = store.begin();
+    txn.load_sorted(&ACCOUNTS, (0..10_000).map(|account| (account, account.into()))).unwrap();
+    let parts = txn.scan(&ACCOUNTS).unwrap().from(1_000).split(4).unwrap();
+    let sums = thread::scope(|scope| {
+        let add = |part: kauri_tree::Scan<'_, u32, i64>| part.map(|_, balance| balance).map(Result::unwrap).sum();
+        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || add(part))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<i64>>()
+    });
+    assert_eq!((sums.len(), sums.iter().sum::<i64>()), (4, (1_000..10_000).sum()));
+}
