@@ -251,6 +251,10 @@ impl Fit {
     /// saves, as many whole multiples of eight bytes. One of the two takes no more room than any shorter prefix, so a page that
     /// is made anew without growing fits where it was.
     fn least_prefix(&self) -> usize {
+        // One key shares nothing with others: the next row would most likely not begin with it.
+        if self.keys() < 2 {
+            return 0;
+        }
         let even = self.common / SLOT_BYTES * SLOT_BYTES;
         if self.bytes(self.common) < self.bytes(even) { self.common } else { even }
     }

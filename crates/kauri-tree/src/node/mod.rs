@@ -267,7 +267,12 @@ impl<'a> Node<'a> {
         let slots = self.slots();
         let head = head(suffix);
         let mut index = lower_bound(slots, first, head);
-        // Keys with the same head are few; those of four bytes or less differ in length alone.
+        // Where keys have much in common and no prefix yet, many have the same head.
+        if slots.get(index + 4).is_some_and(|slot| slot_head(slot) == head) {
+            let end = head.checked_add(1).map_or(slots.len(), |next| lower_bound(slots, index, next));
+            return self.find_between(index, end, |other| other.cmp(suffix));
+        }
+        // Else they are few; those of four bytes or less differ in length alone.
         while let Some(slot) = slots.get(index)
             && slot_head(slot) == head
         {
@@ -292,7 +297,12 @@ impl<'a> Node<'a> {
     }
 
     fn find_by_from(self, first: usize, order: impl Fn(&[u8]) -> Ordering) -> (usize, bool) {
-        let (mut low, mut high) = (first, self.count());
+        self.find_between(first, self.count(), order)
+    }
+
+    /// The first slot of a range whose key is not less in some order, and whether it is this key.
+    fn find_between(self, first: usize, end: usize, order: impl Fn(&[u8]) -> Ordering) -> (usize, bool) {
+        let (mut low, mut high) = (first, end);
         while low < high {
             let middle = low.midpoint(high);
             match order(self.suffix(middle)) {
