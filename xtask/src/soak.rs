@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 use crate::fuzz;
-use crate::gate::{ARENA, SANITIZER_TARGET};
+use crate::gate::{ARENA, SANITIZER_TARGET, SIMULATOR};
 use crate::invocation::{Invocation, cargo, target_folder};
 use crate::manifest;
 use crate::table::Table;
@@ -22,8 +22,6 @@ struct Campaign<'a> {
 const CASES_FIRST: u64 = 1024;
 /// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
 const ROUNDS_MAX: u32 = 12;
-
-const SIMULATOR: &str = "crates/kauri-sim/src/main.rs";
 
 /// Runs at most, for the same reason.
 const RACES_MAX: u32 = 10_000;
@@ -155,7 +153,7 @@ mod tests {
     fn every_fuzz_target_the_property_tests_the_simulator_and_the_races_are_campaigns() {
         let tree = Tree::of(&[
             (ARENA, "[package]\nname = \"kauri-arena\"\n"),
-            (SIMULATOR, ""),
+            (SIMULATOR, "[package]\nname = \"kauri-sim\"\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nproptest.workspace = true\n"),
             ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"f\"\n[[bin]]\nname = \"frame\"\n[[bin]]\nname = \"key\"\n"),

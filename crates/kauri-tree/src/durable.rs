@@ -98,7 +98,7 @@ impl Durable {
 
     /// Runs a write of which nobody knows what it did if it fails.
     fn or_break<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() {
+        if result.is_err() && !planted!(WriteOnAfterFailure) {
             self.broken.store(true, Ordering::Release);
         }
         result
@@ -117,7 +117,7 @@ impl Durable {
         if turn.body.is_empty() {
             return Ok(None);
         }
-        if turn.opened {
+        if turn.opened && !planted!(FollowStaleRecords) {
             // A crash may have kept a record and lost the one before it. If the lost one were made again to the byte, the
             // other would follow it: a commit that nobody made in this life. So the first commit of a life is a checkpoint, and
             // its records have numbers that nothing in the ring has.
@@ -169,7 +169,7 @@ impl Durable {
         flush.busy = false;
         if written.is_ok() {
             flush.unsynced = !sync && (unsynced || !waiting.is_empty());
-            flush.done = made;
+            flush.done = if planted!(AnswerTooMany) { flush.made } else { made };
             if let Some((version, catalog)) = newest {
                 arena.publish(version, catalog);
             }
@@ -180,7 +180,7 @@ impl Durable {
 
     fn write_records(&self, waiting: &[(u64, Vec<u8>)], sync: bool, unsynced: bool) -> Result<()> {
         let file = self.file.disk();
-        match (sync, unsynced, waiting) {
+        match (sync && !planted!(WriteWithoutSync), unsynced && !planted!(SyncLastRecordOnly), waiting) {
             // One durable write is all that most commits need.
             (true, false, [(at, bytes)]) => file.write_durable_at(*at, bytes)?,
             (sync, ..) => {
@@ -216,7 +216,9 @@ impl Durable {
         let bitmap = make_bitmap(&mut state.pager, &mut turn.bitmap)?;
         let version = state.pager.commit();
         self.write_pages(state, bitmap)?;
-        self.file.disk().sync()?;
+        if !planted!(PointAtUnsyncedPages) {
+            self.file.disk().sync()?;
+        }
         let turn = state.turn.as_mut().expect("as above");
         let meta = Meta {
             checkpoint: turn.meta.checkpoint + 1,
@@ -228,7 +230,7 @@ impl Durable {
             bitmap_pages: bitmap.pages,
             ..turn.meta
         };
-        let page = u32::from(meta.checkpoint % 2 == 1);
+        let page = u32::from(meta.checkpoint % 2 == 1 && !planted!(WriteOneMeta));
         self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
         turn.meta = meta;
         turn.ring.empty();
@@ -329,7 +331,7 @@ fn write_bitmap(pages: &Pager<Catalog>, bytes: &mut [u8]) {
     for page in 0..pages.end() as usize {
         bits[page / 8] |= 1 << (page % 8);
     }
-    for page in pages.free().iter().chain(pages.waiting()) {
+    for page in pages.free().iter().chain(pages.waiting().filter(|_| !planted!(KeepWaitingInBitmap))) {
         bits[page as usize / 8] &= !(1 << (page % 8));
     }
 }

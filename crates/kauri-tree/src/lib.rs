@@ -34,6 +34,10 @@
 
 #![forbid(unsafe_code)]
 
+// First, because its macro is used by the others.
+#[macro_use]
+mod planted;
+
 mod btree;
 mod catalog;
 mod durable;
@@ -65,3 +69,6 @@ pub use store::{Options, Report, Stat, Store};
 pub use table::Table;
 pub use value::Value;
 pub use write::WriteTxn;
+
+#[cfg(feature = "planted")]
+pub use planted::{Bug, Planted, plant};

@@ -68,9 +68,13 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
         at += bytes.len() as u64;
     }
     file.write_at(0, &meta.encode(0))?;
-    file.sync()?;
+    if !planted!(NameUnsyncedFile) {
+        file.sync()?;
+    }
     disk.rename(&aside, name)?;
-    disk.sync_dir()?;
+    if !planted!(ForgetNameSync) {
+        disk.sync_dir()?;
+    }
     Ok(file)
 }
 
@@ -87,7 +91,8 @@ fn find_meta(file: &dyn File) -> Result<Meta> {
         }
         match Meta::decode(&bytes, page) {
             Ok(meta) if page == 0 || u64::from(meta.page_bytes) == page_bytes => {
-                best = best.filter(|best| best.checkpoint >= meta.checkpoint).or(Some(meta));
+                best =
+                    best.filter(|best| best.checkpoint >= meta.checkpoint && !planted!(TakeSecondMeta)).or(Some(meta));
             }
             Ok(_) | Err(Unusable::Broken) => {}
             Err(Unusable::Newer(format)) => newer = Some(format),
@@ -189,7 +194,9 @@ fn read_catalog(pager: &Pager<Catalog>, meta: &Meta) -> Result<Catalog> {
 /// Does again what the log says.
 fn replay(file: &StoreFile, state: &mut State, ring: &mut Ring, ring_bytes: u64) -> Result<()> {
     // A store that was closed has an empty log: two looks tell, and reading all of it takes milliseconds.
-    if !ring.may_go_on(|at, header| Ok(file.disk().read_at(file.offset(LOG_PAGE) + at, header)?))? {
+    if planted!(IgnoreLog)
+        || !ring.may_go_on(|at, header| Ok(file.disk().read_at(file.offset(LOG_PAGE) + at, header)?))?
+    {
         return Ok(());
     }
     let mut bytes = vec![0; usize::try_from(ring_bytes).map_err(|_| Error::Full)?];
@@ -214,6 +221,7 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
             let found = catalog.find_or_make_named(name, types);
             *table = Some(found.ok_or_else(|| corrupt(0, "a table of the same types", 0))?);
         }
+        Operation::Drop { .. } if planted!(RecoverDroppedTable) => {}
         Operation::Drop { name } => {
             let place = catalog.place(name).ok_or_else(|| corrupt(0, "a table to drop", 0))?;
             btree::retire_all(pager, catalog.root(place))?;

@@ -92,7 +92,9 @@ impl<R: Send + Sync> Pager<R> {
 
     /// Keeps the pages of this version, which a checkpoint holds, and no others that were kept so before.
     pub(crate) fn keep(&mut self, version: Stamp) {
-        self.writer.pin(vec![version]);
+        if !planted!(ReuseCheckpointedPage) {
+            self.writer.pin(vec![version]);
+        }
     }
 
     /// What was made since the last checkpoint and lives.
@@ -140,7 +142,9 @@ impl<R: Send + Sync> Pager<R> {
     pub(crate) fn merge(&mut self) {
         assert!(self.levels.len() > 1, "the outermost transaction is committed, not merged");
         let child = self.levels.pop().expect("two levels are there");
-        self.level().made.extend(child.made);
+        if !planted!(ForgetPagesOfNested) {
+            self.level().made.extend(child.made);
+        }
         for run in child.retired {
             self.retire_run(run);
         }
@@ -152,7 +156,9 @@ impl<R: Send + Sync> Pager<R> {
         for run in level.made {
             // Some were given back already, and their pages taken again for something shorter.
             let pages = self.writer.untake(run.first);
-            self.set_free(Run { pages, ..run });
+            if !planted!(LosePagesOfVanished) {
+                self.set_free(Run { pages, ..run });
+            }
         }
     }
 
@@ -182,6 +188,7 @@ impl<R: Send + Sync> Pager<R> {
         for run in ready {
             match self.writer.reclaim(run.first) {
                 Ok(()) => self.set_free(run),
+                Err(InUse::Held(_)) if planted!(LoseHeldPage) => {}
                 Err(InUse::Held(by)) => self.waiting.entry(by).or_default().push(run),
                 Err(InUse::Taken) => unreachable!("{run:?} waits although it lives"),
             }

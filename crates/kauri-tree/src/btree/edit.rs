@@ -117,7 +117,7 @@ fn insert_in_place<O: Order>(
 
 /// Adds to the rows below each child on the way.
 fn count(pages: &mut impl PagesMut, path: &Path, more: i64) -> Result<()> {
-    for &(page, child) in path.steps() {
+    for &(page, child) in path.steps().iter().skip(usize::from(planted!(CountBelowRoot))) {
         let rows = Node::new(pages.page(page)?).rows_below(child);
         NodeMut::new(pages.page_mut(page)).set_rows(child, rows.wrapping_add_signed(more));
     }
@@ -174,7 +174,7 @@ fn separate<O: Order>(source: &Source<'_>, cut: usize, out: &mut Vec<u8>) {
     right.key_into(out);
     // A branch's own key was made short when it was made.
     if O::BYTEWISE && source.level() == 0 {
-        out.truncate(left.common_bytes(&right) + 1);
+        out.truncate(left.common_bytes(&right) + usize::from(!planted!(ShortSeparator)));
     }
 }
 
@@ -209,7 +209,9 @@ fn adopt<O: Order>(
         return Ok(());
     };
     let (parent, child) = path.steps[depth];
-    NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
+    if !planted!(KeepRowsOfSplitPage) {
+        NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
+    }
     let prefix = Node::new(pages.page(parent)?).prefix().len();
     let shared = halves.separator.starts_with(Node::new(pages.page(parent)?).prefix());
     let mut node = NodeMut::new(pages.page_mut(parent));
@@ -243,7 +245,9 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
     for &(parent, child) in path.steps().iter().rev() {
         let node = Node::new(pages.page(page)?);
         if node.count() == 0 {
-            pages.retire(page);
+            if !planted!(KeepEmptyPage) {
+                pages.retire(page);
+            }
             NodeMut::new(pages.page_mut(parent)).remove_child(child);
         } else if node.used_bytes() < pages.page_bytes() / 4 {
             merge::<O>(pages, parent, child)?;
@@ -276,10 +280,14 @@ fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Resu
     if fits {
         let fresh = pages.fresh(left_page)?;
         build(&source, 0, source.len(), O::BYTEWISE, pages.page_mut(fresh));
-        pages.retire(right_page);
+        if !planted!(KeepMergedPage) {
+            pages.retire(right_page);
+        }
         let mut branch = NodeMut::new(pages.page_mut(parent));
         branch.set_child(left, fresh);
-        branch.set_rows(left, rows);
+        if !planted!(LoseRowsOfMergedPage) {
+            branch.set_rows(left, rows);
+        }
         branch.remove_child(right);
     }
     pages.return_scratch(scratch);
@@ -316,7 +324,7 @@ pub(crate) fn retire_all(pages: &mut (impl PagesMut + RunsMut), root: Root) -> R
                 references.push(Reference::decode(reference)?);
             }
         }
-        for reference in references {
+        for reference in references.into_iter().filter(|_| !planted!(KeepValuesOfDroppedTable)) {
             let page_bytes = pages.page_bytes();
             overflow::retire(pages, page_bytes, reference)?;
         }

@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
                 self.steps[depth].1 = short(child - 1);
                 self.len = depth + 1;
                 self.down(node.child(child - 1), |node| node.count() - 1)?;
-                self.index = self.leaf.map_or(0, Node::count);
+                self.index = self.leaf.map_or(0, Node::count) - usize::from(planted!(SkipRowBackwards));
                 return Ok(true);
             }
         }
