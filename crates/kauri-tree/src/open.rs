@@ -105,10 +105,17 @@ fn find_meta(file: &dyn File) -> Result<Meta> {
     }
 }
 
+/// Nobody counts so far: a greater number was not counted.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 fn check_meta(meta: Meta) -> Result<Meta> {
     let page_bytes = meta.page_bytes as usize;
     if !page_bytes.is_power_of_two() || !(256..=65536).contains(&page_bytes) {
         return Err(corrupt(0, "a page size", meta.page_bytes.into()));
+    }
+    let most = meta.checkpoint.max(meta.version).max(meta.log.number);
+    if most > COUNT_MAX {
+        return Err(corrupt(0, "counts that can go on", most));
     }
     let first = LOG_PAGE.checked_add(meta.log_pages);
     if meta.log_pages == 0 || first.is_none_or(|first| first > meta.end) {
@@ -119,6 +126,17 @@ fn check_meta(meta: Meta) -> Result<Meta> {
         return Err(corrupt(0, "a log that goes on inside the ring", meta.log.offset));
     }
     Ok(meta)
+}
+
+/// The log and the bitmap are read whole: nothing is allocated for them that the file does not have.
+fn check_inside(file: &dyn File, meta: &Meta) -> Result<()> {
+    let pages = file.len()? / u64::from(meta.page_bytes);
+    let log_end = u64::from(LOG_PAGE) + u64::from(meta.log_pages);
+    let bitmap_end = u64::from(meta.bitmap_page) + u64::from(meta.bitmap_pages);
+    match log_end.max(bitmap_end) {
+        end if end > pages => Err(corrupt(0, "a log and a bitmap inside the file", end)),
+        _ => Ok(()),
+    }
 }
 
 fn corrupt(page: u32, expected: &'static str, found: u64) -> Error {
@@ -133,6 +151,7 @@ const fn sector(page_bytes: usize) -> u64 {
 /// Brings a store to where it was: its last checkpoint, and what the log has after it. Nothing is written.
 fn recover(file: Box<dyn File>) -> Result<Opened> {
     let meta = find_meta(&*file)?;
+    check_inside(&*file, &meta)?;
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
     let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;

@@ -35,7 +35,8 @@ impl Run {
     }
 
     pub(crate) fn iter(self) -> std::ops::Range<u32> {
-        self.first..self.first + self.pages
+        // A damaged file may point beyond the last page there can be.
+        self.first..self.first.saturating_add(self.pages)
     }
 }
 
@@ -249,6 +250,12 @@ impl<R: Send + Sync> Pager<R> {
     }
 }
 
+/// A free page is empty, unless the bitmap that came with a file is not that file's.
+#[cold]
+fn taken(page: u32) -> Error {
+    Error::Corrupt { page, fault: Fault::new("a free page that is not in use", page.into()) }
+}
+
 impl<R: Send + Sync> Pages for Pager<R> {
     #[inline]
     fn page(&self, page: u32) -> Result<&[u8]> {
@@ -270,7 +277,7 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
             Some(page) => page,
             None => self.extend(1)?,
         };
-        self.writer.take(page).expect("a free page is empty");
+        self.writer.take(page).map_err(|_| taken(page))?;
         self.level().made.push(Run::of(page));
         Ok(page)
     }
@@ -325,8 +332,8 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
             Some(first) => first,
             None => self.extend(pages)?,
         };
-        self.level().made.push(Run { first, pages });
-        let bytes = self.writer.take_run(first, pages).expect("free pages are empty");
+        self.levels.last_mut().expect("a transaction is open").made.push(Run { first, pages });
+        let bytes = self.writer.take_run(first, pages).map_err(|_| taken(first))?;
         Ok((first, bytes))
     }
 

@@ -1,7 +1,7 @@
 //! Putting and removing rows.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Pages, PagesMut, Root};
+use super::{DEPTH_MAX, Order, Pages, PagesMut, Root, below, topmost};
 use crate::error::Result;
 use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
 use crate::overflow::{self, Reference, RunsMut};
@@ -59,6 +59,7 @@ fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> 
     let mut path = Path { steps: [(0, 0); DEPTH_MAX], len: 0, leaf: 0 };
     root.page = pages.fresh(root.page)?;
     let mut page = root.page;
+    topmost(pages, page)?;
     loop {
         let node = Node::new(pages.page(page)?);
         if node.is_leaf() {
@@ -67,6 +68,7 @@ fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> 
         }
         let index = child_index::<O>(node, key);
         let child = node.child(index);
+        below(pages, node, child)?;
         let fresh = pages.fresh(child)?;
         if fresh != child {
             NodeMut::new(pages.page_mut(page)).set_child(index, fresh);
@@ -269,6 +271,8 @@ fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usize) -> Resu
     let right = left + 1;
     let (left_page, right_page) = (branch.child(left), branch.child(right));
     let rows = branch.rows_below(left) + branch.rows_below(right);
+    below(pages, branch, left_page)?;
+    below(pages, branch, right_page)?;
     let mut separator = Vec::new();
     branch.key_into(right, &mut separator);
     let mut scratch = pages.scratch();

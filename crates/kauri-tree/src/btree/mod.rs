@@ -16,8 +16,8 @@ pub(crate) use scan::{Row, Scan};
 pub(crate) use search::{get, rank};
 pub(crate) use verify::{Seen, verify};
 
-use crate::error::Result;
-use crate::node::{HEADER_BYTES, SLOT_BYTES};
+use crate::error::{Error, Fault, Result};
+use crate::node::{HEADER_BYTES, Node, SLOT_BYTES};
 
 /// The deepest tree: at 256-byte pages a branch has two children at least, and there are 2^32 pages.
 pub(crate) const DEPTH_MAX: usize = 33;
@@ -34,6 +34,25 @@ pub(crate) struct Root {
 /// Pages to read.
 pub(crate) trait Pages {
     fn page(&self, page: u32) -> Result<&[u8]>;
+}
+
+/// The topmost node of a tree. A file may say that it is any page.
+#[inline]
+fn topmost(pages: &impl Pages, page: u32) -> Result<Node<'_>> {
+    let node = Node::new(pages.page(page)?);
+    if node.is_node() { Ok(node) } else { Err(stray(page)) }
+}
+
+/// A child of a node: one level below it, so that every way down has an end whatever a file says.
+#[inline]
+fn below<'a>(pages: &'a impl Pages, parent: Node<'_>, page: u32) -> Result<Node<'a>> {
+    let node = Node::new(pages.page(page)?);
+    if node.is_below(parent) { Ok(node) } else { Err(stray(page)) }
+}
+
+#[cold]
+fn stray(page: u32) -> Error {
+    Error::Corrupt { page, fault: Fault::new("a node of the tree that points to it", page.into()) }
 }
 
 /// Pages to read and to make.

@@ -1,7 +1,7 @@
 //! Rows in order, from either end of a range towards the other.
 
 use super::search::{child_index, row_index};
-use super::{DEPTH_MAX, Order, Root};
+use super::{DEPTH_MAX, Order, Root, stray};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
@@ -61,16 +61,22 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
+    fn node(&self, page: u32) -> Result<Node<'a>> {
+        let node = Node::new(self.pages.page(page)?);
+        if node.is_node() { Ok(node) } else { Err(stray(page)) }
+    }
+
     /// Goes down to a leaf, and to its first row.
     fn down(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         let mut page = page;
-        let mut node = Node::new(self.pages.page(page)?);
+        let mut node = self.node(page)?;
         while !node.is_leaf() {
             let child = choose(node);
             self.steps[self.len] = (page, short(child));
             self.len += 1;
             page = node.child(child);
-            node = Node::new(self.pages.page(page)?);
+            let child = self.node(page)?;
+            node = if child.is_below(node) { child } else { return Err(stray(page)) };
         }
         self.leaf = Some(node);
         self.page = page;

@@ -1,6 +1,6 @@
 //! Finding a row by its key, and its place among the others.
 
-use super::{Order, Pages, Root};
+use super::{Order, Pages, Root, below, topmost};
 use crate::error::Result;
 use crate::node::{Node, Value};
 
@@ -10,9 +10,9 @@ pub(crate) fn get<'a, O: Order>(pages: &'a impl Pages, root: Root, key: &[u8]) -
     if root.page == 0 {
         return Ok(None);
     }
-    let mut node = Node::new(pages.page(root.page)?);
+    let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
-        node = Node::new(pages.page(node.child(child_index::<O>(node, key)))?);
+        node = below(pages, node, node.child(child_index::<O>(node, key)))?;
     }
     let (index, found) = row_index::<O>(node, key);
     Ok(found.then(|| node.value(index)))
@@ -24,17 +24,17 @@ pub(crate) fn rank<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Resu
         return Ok((0, false));
     }
     let (mut before, mut rows) = (0, root.rows);
-    let mut node = Node::new(pages.page(root.page)?);
+    let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
         let index = child_index::<O>(node, key);
-        let below = node.rows_below(index);
+        let rows_below = node.rows_below(index);
         // All are known, so it is enough to add up the children on the side where there are fewer.
         before += match index <= node.count() / 2 {
             true => node.rows_in(0..index),
-            false => rows.saturating_sub(below + node.rows_in(index + 1..node.count())),
+            false => rows.saturating_sub(rows_below + node.rows_in(index + 1..node.count())),
         };
-        rows = below;
-        node = Node::new(pages.page(node.child(index))?);
+        rows = rows_below;
+        node = below(pages, node, node.child(index))?;
     }
     let (index, found) = row_index::<O>(node, key);
     Ok((before + index as u64, found))

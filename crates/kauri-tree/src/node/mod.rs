@@ -82,6 +82,18 @@ impl<'a> Node<'a> {
         Self { page }
     }
 
+    /// Whether the page is one of a tree. Then it was checked when it came from the disk, or was made by us.
+    #[inline]
+    pub(crate) fn is_node(self) -> bool {
+        self.page[KIND_AT] == KIND_NODE
+    }
+
+    /// Whether the page is one of a tree, one level below another.
+    #[inline]
+    pub(crate) fn is_below(self, parent: Node<'_>) -> bool {
+        self.is_node() && self.level() + 1 == parent.level()
+    }
+
     /// 0 for a leaf; above a leaf 1, and so on.
     #[inline]
     pub(crate) fn level(self) -> u8 {
