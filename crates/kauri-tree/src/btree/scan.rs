@@ -1,7 +1,7 @@
 //! Places in a tree, and the way from one leaf to the next.
 
 use super::search::{child_index, row_index};
-use super::{Order, Root, Way};
+use super::{Order, Root, Way, stray};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
@@ -60,21 +60,25 @@ impl<'a> Scan<'a> {
     fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         while self.way.pop().is_some() {}
         (self.leaf, self.page) = (None, 0);
-        if root.page == 0 { Ok(()) } else { self.down(root.page, choose) }
+        if root.page == 0 {
+            return Ok(());
+        }
+        let node = Node::new(self.pages.page(root.page)?);
+        if node.is_node() { self.down(root.page, node, choose) } else { Err(stray(root.page)) }
     }
 
     /// Goes down to a leaf, and to its first row.
     #[inline]
-    fn down(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
-        let mut page = page;
-        let mut node = Node::new(self.pages.page(page)?);
+    fn down(&mut self, page: u32, node: Node<'a>, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        let (mut page, mut node) = (page, node);
         while !node.is_leaf() {
             let child = choose(node);
             self.way.push(page, child);
             let (below, slots) = node.child_slots(child);
             page = below;
-            node = Node::new(self.pages.page(page)?);
-            node.fetch_slots(slots);
+            let child = Node::new(self.pages.page(page)?);
+            child.fetch_slots(slots);
+            node = if child.is_below(node) { child } else { return Err(stray(page)) };
         }
         self.leaf = Some(node);
         self.page = page;
@@ -83,9 +87,13 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes from one leaf to a neighbour, all of whose rows are likely to be read.
-    fn step(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
-        let before = self.page;
-        self.down(page, choose)?;
+    fn step(&mut self, parent: Node<'a>, child: usize, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        let (before, page) = (self.page, parent.child(child));
+        let node = Node::new(self.pages.page(page)?);
+        if !node.is_below(parent) {
+            return Err(stray(page));
+        }
+        self.down(page, node, choose)?;
         // Leaves that were made one after the other lie so, and the processor sees by itself what comes next.
         if let Some(leaf) = self.leaf.filter(|_| before.abs_diff(self.page) != 1) {
             leaf.fetch();
@@ -137,7 +145,7 @@ impl<'a> Scan<'a> {
             let node = Node::new(self.pages.page(page)?);
             if child + 1 < node.count() {
                 self.way.push(page, child + 1);
-                self.step(node.child(child + 1), |_| 0)?;
+                self.step(node, child + 1, |_| 0)?;
                 return Ok(true);
             }
         }
@@ -151,8 +159,8 @@ impl<'a> Scan<'a> {
             let node = Node::new(self.pages.page(page)?);
             if child > 0 {
                 self.way.push(page, child - 1);
-                self.step(node.child(child - 1), |node| node.count() - 1)?;
-                self.index = self.leaf.map_or(0, Node::count);
+                self.step(node, child - 1, |node| node.count() - 1)?;
+                self.index = self.leaf.map_or(0, Node::count) - usize::from(planted!(SkipRowBackwards));
                 return Ok(true);
             }
         }

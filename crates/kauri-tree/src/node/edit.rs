@@ -52,7 +52,7 @@ impl<'a> NodeMut<'a> {
         let kind = write_body(&item.body, level, cell, suffix.len());
         put(self.page, HEAP_AT, heap);
         self.open_slot(index);
-        let head = if bytewise { head(suffix) } else { 0 };
+        let head = if bytewise && !planted!(ForgetHead) { head(suffix) } else { 0 };
         self.set_slot(index, slot(head, at, suffix.len(), kind));
         true
     }
@@ -88,6 +88,9 @@ impl<'a> NodeMut<'a> {
 
     /// Counts a cell as dead.
     fn bury(&mut self, index: usize) {
+        if planted!(ForgetDeadCell) {
+            return;
+        }
         let dead = self.node().field(DEAD_AT) as usize + self.node().cell_bytes(index);
         put(self.page, DEAD_AT, dead);
     }
@@ -128,7 +131,7 @@ impl<'a> NodeMut<'a> {
     /// Takes a child away. If it was the first, the next one stands for everything below: its key goes too.
     pub(crate) fn remove_child(&mut self, index: usize) {
         self.remove(index);
-        if index > 0 || self.node().count() == 0 {
+        if index > 0 || self.node().count() == 0 || planted!(KeepKeyOfFirstChild) {
             return;
         }
         let (at, key_bytes, kind) = self.node().cell(0);
