@@ -135,9 +135,6 @@ impl Durable {
         let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
         self.file.write(bitmap.first, &bits)?;
-        if planted!(CutTooSoon) {
-            self.cut_file(meta.end)?;
-        }
         if !planted!(PointAtUnsyncedPages) {
             self.file.disk().sync()?;
         }

@@ -146,6 +146,8 @@ mod bugs {
         PublishBeforeWritten,
         /// What is written is taken for synced.
         SyncNothing,
+        /// What is to be synced soon is never synced.
+        ForgetFlush,
         // Checkpoints and metas.
         /// The meta page is written before its pages are durable.
         PointAtUnsyncedPages,
@@ -155,8 +157,6 @@ mod bugs {
         KeepOldCheckpoint,
         /// Records that were written while a checkpoint was made count as synced with it.
         CoverTooMuch,
-        /// The file is cut before the checkpoint that does not need its end is durable.
-        CutTooSoon,
         /// All checkpoints write the same meta page.
         WriteOneMeta,
         /// The second meta page is taken, newer or not.

@@ -5,11 +5,13 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, thread};
 
 use kauri_sim::{Explorer, Rng, StoreTrial, Twin, TwinShape};
 use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
-use kauri_tree::{Bug, Options, Read, Store, Table, Write, plant};
+use kauri_tree::{Bug, Durability, Options, Read, Store, Table, Write, plant};
 
 use crate::store;
 
@@ -17,10 +19,11 @@ use crate::store;
 type Search = fn(&mut u64) -> Result<(), String>;
 
 /// What is searched, in what, and how: the quick ones first.
-const SEARCHES: [(&str, &str, Search); 7] = [
+const SEARCHES: [(&str, &str, Search); 8] = [
     ("maps", "operations", |tried| maps(0..2, tried)),
     ("threads", "commits", threads),
     ("crashes", "points", |tried| crashes(0..2, tried)),
+    ("promises", "commits", promises),
     ("failing calls", "points", failing_calls),
     ("damage", "damaged files", damage),
     ("more maps", "operations", |tried| maps(2..20, tried)),
@@ -65,15 +68,39 @@ fn damage(tried: &mut u64) -> Result<(), String> {
     Ok(())
 }
 
+/// How long to wait for what must come: as long as a machine that does other things needs.
+const LONG: Duration = Duration::from_secs(30);
+
+/// What is to be synced soon is synced, without anybody waiting for it.
+fn promises(tried: &mut u64) -> Result<(), String> {
+    let disk = SlowDisk::default();
+    let store = Options::new().open(&disk, "store").map_err(|error| error.to_string())?;
+    for durability in [Durability::Sync, Durability::Flush(1)] {
+        let before = *disk.synced.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut txn = store.begin();
+        txn.put(&DONE, (0, 0), ()).map_err(|error| error.to_string())?;
+        txn.commit_with(durability).map_err(|error| error.to_string())?;
+        *tried += 1;
+        let syncs = disk.synced.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = disk.synced.1.wait_timeout_while(syncs, LONG, |syncs| *syncs == before);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            return Err(format!("a commit with {durability:?} was not synced"));
+        }
+    }
+    Ok(())
+}
+
 const DONE: Table<(u32, u32), ()> = Table::new("done");
 
 /// What a thread committed, it sees.
 #[expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 fn threads(tried: &mut u64) -> Result<(), String> {
     let commits = AtomicU64::new(0);
-    let store = Options::new().page_bytes(512).log_bytes(1 << 16).open(&SlowDisk(MemoryDisk::new()), "store");
+    let disk = SlowDisk::default();
+    let store = Options::new().page_bytes(512).log_bytes(1 << 16).open(&disk, "store");
     let store = store.map_err(|error| error.to_string())?;
-    let work = |worker| (0..200).try_for_each(|number| commit_and_look(&store, worker, number, &commits));
+    let work = |worker| (0..200).try_for_each(|number| commit_and_look(&store, &disk, worker, number, &commits));
+    commit_and_look(&store, &disk, 6, 0, &commits)?;
     let worked = thread::scope(|scope| {
         let workers: Vec<_> = (0..6).map(|worker| scope.spawn(move || guarded(|| work(worker)))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("guarded"))
@@ -82,67 +109,98 @@ fn threads(tried: &mut u64) -> Result<(), String> {
     worked
 }
 
-fn commit_and_look(store: &Store, worker: u32, number: u32, commits: &AtomicU64) -> Result<(), String> {
+fn commit_and_look(
+    store: &Store,
+    disk: &SlowDisk,
+    worker: u32,
+    number: u32,
+    commits: &AtomicU64,
+) -> Result<(), String> {
     let words = |error: kauri_tree::Error| error.to_string();
     let mut txn = store.begin();
     txn.put(&DONE, (worker, number), ()).map_err(words)?;
     txn.commit().map_err(words)?;
     commits.fetch_add(1, Ordering::Relaxed);
+    if number.is_multiple_of(8) {
+        seen_is_written(store, disk)?;
+    }
     match store.snapshot().contains(&DONE, (worker, number)).map_err(words)? {
         true => Ok(()),
         false => Err(format!("commit {number} of worker {worker} returned and is not seen")),
     }
 }
 
-/// A disk in memory that lets others run while it writes, as a real one does.
-#[derive(Debug)]
-struct SlowDisk(MemoryDisk);
+/// Whoever opens the file finds what a snapshot sees.
+fn seen_is_written(store: &Store, disk: &SlowDisk) -> Result<(), String> {
+    let words = |error: kauri_tree::Error| error.to_string();
+    let seen = store.snapshot().len(&DONE).map_err(words)?;
+    let found = Options::new().read_only(true).open(disk, "store").and_then(|file| file.snapshot().len(&DONE));
+    match found {
+        Ok(found) if found < seen => Err(format!("{seen} rows are seen and {found} are written")),
+        // It was read while it was written.
+        Err(error) if !error.is_corruption() => Err(words(error)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// A disk in memory that lets others run while it writes, as a real one does, and counts its syncs.
+#[derive(Debug, Default)]
+struct SlowDisk {
+    disk: MemoryDisk,
+    synced: Arc<(Mutex<u64>, Condvar)>,
+}
 
 #[derive(Debug)]
-struct SlowFile(Box<dyn File>);
+struct SlowFile {
+    file: Box<dyn File>,
+    synced: Arc<(Mutex<u64>, Condvar)>,
+}
 
 impl Disk for SlowDisk {
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(SlowFile(self.0.open(name, how)?)))
+        Ok(Box::new(SlowFile { file: self.disk.open(name, how)?, synced: Arc::clone(&self.synced) }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.disk.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.disk.remove(name)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        self.0.sync_dir()
+        self.disk.sync_dir()
     }
 }
 
 impl File for SlowFile {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes)
+        self.file.read_at(at, bytes)
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
+        self.file.write_at(at, bytes)
     }
 
     fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         (0..16).for_each(|_| thread::yield_now());
-        self.0.write_durable_at(at, bytes)
+        self.file.write_durable_at(at, bytes)
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync()
+        self.file.sync()?;
+        *self.synced.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.synced.1.notify_all();
+        Ok(())
     }
 }
 
@@ -228,11 +286,11 @@ bugs! {
     write_on_after_failure_is_found: WriteOnAfterFailure,
     publish_before_written_is_found: PublishBeforeWritten,
     sync_nothing_is_found: SyncNothing,
+    forget_flush_is_found: ForgetFlush,
     point_at_unsynced_pages_is_found: PointAtUnsyncedPages,
     release_log_too_soon_is_found: ReleaseLogTooSoon,
     keep_old_checkpoint_is_found: KeepOldCheckpoint,
     cover_too_much_is_found: CoverTooMuch,
-    cut_too_soon_is_found: CutTooSoon,
     write_one_meta_is_found: WriteOneMeta,
     take_second_meta_is_found: TakeSecondMeta,
     trust_torn_meta_is_found: TrustTornMeta,
