@@ -16,6 +16,8 @@ const BARE_TARGETS: &[&str] = &["wasm32v1-none", "thumbv7em-none-eabi", "riscv32
 
 /// The crate with unsafe code.
 pub(crate) const ARENA: &str = "crates/kauri-arena/Cargo.toml";
+/// The crate that crashes the store.
+pub(crate) const SIMULATOR: &str = "crates/kauri-sim/Cargo.toml";
 const NO_ARENA: &str = "there is no crates/kauri-arena";
 /// Where the sanitizers are.
 pub(crate) const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -31,7 +33,8 @@ pub(crate) fn run(tree: &Tree, selection: &Selection, fuzz_seconds: u64) -> Resu
 fn steps(tree: &Tree, fuzz_seconds: u64) -> Vec<Step> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     let doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]).environment("RUSTDOCFLAGS", "-D warnings");
-    let nextest = cargo(&["nextest", "run", "--workspace", "--all-features", "--locked"]);
+    // Without the features of tests: what is tested is what ships.
+    let nextest = cargo(&["nextest", "run", "--workspace", "--locked"]);
     let deny = cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"]);
     vec![
         step("fmt", Some(Tool::Rustfmt), vec![cargo(&["fmt", "--all", "--check"])]),
@@ -40,6 +43,7 @@ fn steps(tree: &Tree, fuzz_seconds: u64) -> Vec<Step> {
         step("doc", None, vec![doc]),
         step("nextest", Some(Tool::Nextest), vec![nextest]),
         Step { name: "doctest", tool: None, work: doctest(tree) },
+        Step { name: "planted", tool: Some(Tool::Nextest), work: planted(tree) },
         Step { name: "calibrate", tool: None, work: calibrate(tree) },
         Step { name: "loom", tool: None, work: loom(tree) },
         Step { name: "asan", tool: None, work: asan(tree) },
@@ -73,6 +77,15 @@ fn doctest(tree: &Tree) -> Work {
         return Work::Absent("there is no library");
     }
     Work::Calls(vec![cargo(&["test", "--doc", "--workspace", "--locked"])])
+}
+
+/// Bugs that are planted in the store must be found. Its own build: the bugs are in it.
+fn planted(tree: &Tree) -> Work {
+    if !tree.holds(SIMULATOR) {
+        return Work::Absent("there is no crates/kauri-sim");
+    }
+    let nextest = cargo(&["nextest", "run", "-p", "kauri-sim", "--features", "planted", "--locked"]);
+    Work::Calls(vec![nextest.arguments(["--success-output", "final", "planted::"])])
 }
 
 /// The crash search must find the bugs of an engine that is known to have them. It is a package of its own.
@@ -165,7 +178,7 @@ mod tests {
     #[test]
     fn young_repository_lacks_the_steps_for_what_is_not_there() {
         let absent = lines(&[]).into_iter().filter(|line| line.contains("absent")).count();
-        assert_eq!(absent, 6, "no-std, doctest, calibrate, loom, asan and fuzz");
+        assert_eq!(absent, 7, "no-std, doctest, planted, calibrate, loom, asan and fuzz");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 use crate::fuzz;
-use crate::gate::{ARENA, SANITIZER_TARGET};
+use crate::gate::{ARENA, SANITIZER_TARGET, SIMULATOR};
 use crate::invocation::{Invocation, cargo, target_folder};
 use crate::manifest;
 use crate::table::Table;
@@ -22,8 +22,6 @@ struct Campaign<'a> {
 const CASES_FIRST: u64 = 1024;
 /// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
 const ROUNDS_MAX: u32 = 12;
-
-const SIMULATOR: &str = "crates/kauri-sim/src/main.rs";
 
 /// Runs at most, for the same reason.
 const RACES_MAX: u32 = 10_000;
@@ -67,7 +65,8 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
     }
     if tree.holds(SIMULATOR) {
-        all.push(Campaign { name: "crashes".to_owned(), search: Box::new(search_crashes) });
+        all.push(Campaign { name: "crashes".to_owned(), search: Box::new(|share| simulate("crash", share)) });
+        all.push(Campaign { name: "maps".to_owned(), search: Box::new(|share| simulate("model", share)) });
     }
     if tree.holds(ARENA) {
         all.push(Campaign { name: "races".to_owned(), search: Box::new(search_races) });
@@ -108,11 +107,11 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
     Ok(format!("{cases} cases per property in the last round"))
 }
 
-/// The store, crashed: stores of ever new seeds.
-fn search_crashes(share: Duration) -> Result<String> {
+/// The store, crashed or compared with maps: stores of ever new seeds.
+fn simulate(command: &str, share: Duration) -> Result<String> {
     let minutes = (share.as_secs() / 60).max(1).to_string();
-    let call =
-        cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--", "crash", "--minutes"]).arguments([minutes]);
+    let call = cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--"]);
+    let call = call.arguments([command, "--minutes", &minutes]);
     println!("      {call}");
     let mut tried = String::new();
     call.watch(|line| line.clone_into(&mut tried))?;
@@ -151,15 +150,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fuzz_target_the_property_tests_and_the_races_are_campaigns() {
+    fn every_fuzz_target_the_property_tests_the_simulator_and_the_races_are_campaigns() {
         let tree = Tree::of(&[
             (ARENA, "[package]\nname = \"kauri-arena\"\n"),
+            (SIMULATOR, "[package]\nname = \"kauri-sim\"\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nproptest.workspace = true\n"),
             ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"f\"\n[[bin]]\nname = \"frame\"\n[[bin]]\nname = \"key\"\n"),
         ]);
         let names: Vec<String> = campaigns(&tree).into_iter().map(|campaign| campaign.name).collect();
-        assert_eq!(names, ["properties", "races", "fuzz frame", "fuzz key"]);
+        assert_eq!(names, ["properties", "crashes", "maps", "races", "fuzz frame", "fuzz key"]);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(crate) struct Frames {
     /// How many pages are in memory; counted only where it matters.
     resident: Option<AtomicUsize>,
     chunks: Box<[AtomicPtr<u8>; CHUNKS]>,
+    /// No chunk from this one on was ever mapped.
+    chunks_end: AtomicUsize,
 }
 
 /// The stamps of a page.
@@ -119,7 +121,7 @@ impl Frames {
         let chunks = Box::<[AtomicPtr<u8>; CHUNKS]>::new_zeroed();
         // SAFETY: zero bytes are null pointers, which are valid in an `AtomicPtr`.
         let chunks = unsafe { chunks.assume_init() };
-        Self { page_bytes, resident: counts.then(Default::default), chunks }
+        Self { page_bytes, resident: counts.then(Default::default), chunks, chunks_end: AtomicUsize::new(0) }
     }
 
     pub(crate) fn page_bytes(&self) -> usize {
@@ -172,6 +174,7 @@ impl Frames {
         #[cfg(loom)]
         self.model_stamps(mapped);
         let cell = &self.chunks[chunk as usize];
+        self.chunks_end.fetch_max(chunk as usize + 1, Ordering::Relaxed);
         if cell.compare_exchange(std::ptr::null_mut(), mapped, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: we mapped it just now and nobody else knows of it.
             unsafe { unmap(mapped, self.chunk_bytes()) };
@@ -341,7 +344,9 @@ impl Drop for Claim<'_> {
 impl Drop for Frames {
     fn drop(&mut self) {
         let bytes = self.chunk_bytes();
-        for chunk in self.chunks.iter_mut().map(|chunk| *chunk.get_mut()).filter(|chunk| !chunk.is_null()) {
+        // The rest was never touched: looking at it would make the system fill it with zeros.
+        let chunks = &mut self.chunks[..*self.chunks_end.get_mut()];
+        for chunk in chunks.iter_mut().map(|chunk| *chunk.get_mut()).filter(|chunk| !chunk.is_null()) {
             // SAFETY: mapped by `map` with this length, unmapped once, and nobody borrows from the arena any more.
             unsafe { unmap(chunk, bytes) };
         }

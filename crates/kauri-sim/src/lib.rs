@@ -5,7 +5,8 @@
 //! crashes may leave, has the engine look at each, and names the first that it does not survive, so that it can be replayed.
 //! Damage that no crash leaves, such as a turned bit, is a [`Corruption`].
 //!
-//! A [`StoreTrial`] is Kauri's own store under random work. `kauri-sim crash --minutes N` crashes it for as long as one likes.
+//! A [`StoreTrial`] is Kauri's own store under random work. `kauri-sim crash --minutes N` crashes it for as long as one likes. A
+//! [`Twin`] is the store beside plain maps, without crashes; `kauri-sim model --minutes N` compares them for as long.
 //!
 //! What a crash may leave is drawn in `effect.rs` (what survives), `tear.rs` (which part of a write) and `walk.rs` (what is
 //! durable when).
@@ -28,6 +29,7 @@ mod rng;
 mod tear;
 mod trace;
 mod trial;
+mod twin;
 mod walk;
 
 pub use acks::{Acks, Progress};
@@ -43,3 +45,4 @@ pub use point::{BadPoint, CrashPath, CrashPoint, Flight, Variant};
 pub use rng::Rng;
 pub use trace::Trace;
 pub use trial::{STORE_NAME, StoreTrial};
+pub use twin::{Chance, Twin, TwinShape};

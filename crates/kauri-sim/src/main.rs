@@ -1,4 +1,4 @@
-//! The simulator as a command: crashes the store for as long as it is told, or again in one way.
+//! The simulator as a command: crashes the store, or compares it with maps, for as long as it is told; or again in one way.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use kauri_sim::{CrashPath, Explorer, StoreTrial};
+use kauri_sim::{CrashPath, Explorer, Rng, StoreTrial, Twin, TwinShape};
 
 #[derive(Parser)]
 #[command(name = "kauri-sim", about = "Crashes Kauri's store in every way there is")]
@@ -40,6 +40,18 @@ enum Command {
         /// The path that was printed
         path: CrashPath,
     },
+    /// Compare stores of one seed after the other with plain maps
+    Model {
+        /// For how long; 0 for one seed
+        #[arg(long, default_value_t = 0)]
+        minutes: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 1_000_000)]
+        seed: u64,
+        /// Operations per seed
+        #[arg(long, default_value_t = 200_000)]
+        operations: u64,
+    },
 }
 
 /// Page sizes are taken in turn.
@@ -63,6 +75,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Command::Model { minutes, seed, operations } => model(Duration::from_secs(60 * minutes), seed, operations),
     }
 }
 
@@ -81,5 +94,26 @@ fn crash(limit: Duration, first: u64, points: u64) -> ExitCode {
         eprintln!("seed {seed}: {tried} points, no violation");
     }
     println!("{tried} points");
+    ExitCode::SUCCESS
+}
+
+fn model(limit: Duration, first: u64, operations: u64) -> ExitCode {
+    let began = Instant::now();
+    let mut done = 0;
+    for seed in first.. {
+        let mut twin = Twin::new(TwinShape::of(seed), Rng::new(seed));
+        let agreed = twin.work(operations);
+        done += twin.operations();
+        if let Err(what) = agreed {
+            println!("seed {seed}: {what}");
+            println!("again: cargo run -p kauri-sim -- model --seed {seed} --operations {operations}");
+            return ExitCode::FAILURE;
+        }
+        eprintln!("seed {seed}: {done} operations, no difference");
+        if began.elapsed() >= limit {
+            break;
+        }
+    }
+    println!("{done} operations");
     ExitCode::SUCCESS
 }

@@ -102,7 +102,10 @@ impl Durable {
         let reader = self.arena.read();
         assert_eq!(reader.version(), stamp, "nobody else publishes while everything before is written");
         *lock(&self.stage) = Stage::Running;
-        let ring_bytes = turn.ring.used();
+        let mut ring_bytes = turn.ring.used();
+        if planted!(ReleaseLogTooSoon) {
+            turn.ring.release(std::mem::take(&mut ring_bytes));
+        }
         Ok(Job {
             reader,
             born: state.pager.take_born(),
@@ -132,8 +135,10 @@ impl Durable {
         let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
         self.file.write(bitmap.first, &bits)?;
-        self.file.disk().sync()?;
-        let page = u32::from(meta.checkpoint % 2 == 1);
+        if !planted!(PointAtUnsyncedPages) {
+            self.file.disk().sync()?;
+        }
+        let page = u32::from(meta.checkpoint % 2 == 1 && !planted!(WriteOneMeta));
         self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
         self.group.cover(ticket);
         // From here on they can leave memory and be read again.
@@ -193,9 +198,10 @@ impl Durable {
             Stage::Done(done) => {
                 drop(stage);
                 let turn = state.turn.as_mut().expect("a store in a file has a log");
-                turn.meta = done.meta;
+                let before = std::mem::replace(&mut turn.meta, done.meta);
                 turn.ring.release(done.ring_bytes);
-                state.pager.keep(vec![done.version]);
+                let old = Stamp::new(before.version).filter(|_| planted!(KeepOldCheckpoint));
+                state.pager.keep(vec![old.unwrap_or(done.version)]);
             }
             other => *stage = other,
         }
@@ -305,7 +311,7 @@ fn write_bitmap(pages: &Pager<Catalog>, bytes: &mut [u8]) {
     for page in 0..pages.end() as usize {
         bits[page / 8] |= 1 << (page % 8);
     }
-    for page in pages.free().iter().chain(pages.waiting()) {
+    for page in pages.free().iter().chain(pages.waiting().filter(|_| !planted!(KeepWaitingInBitmap))) {
         bits[page as usize / 8] &= !(1 << (page % 8));
     }
 }

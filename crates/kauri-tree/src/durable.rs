@@ -140,7 +140,7 @@ impl Durable {
 
     /// Runs a write of which nobody knows what it did if it fails.
     pub(crate) fn or_break<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() {
+        if result.is_err() && !planted!(WriteOnAfterFailure) {
             *lock(&self.failure) = Failure::Told;
             self.group.give_up();
         }
@@ -164,12 +164,11 @@ impl Durable {
             let ticket = Some(self.group.all(Until::Written));
             return Ok(Pending { ticket, ..Pending::default() });
         }
-        if turn.opened {
+        if std::mem::take(&mut turn.opened) && !planted!(FollowStaleRecords) {
             // A crash may have kept a record and lost the one before it. If the lost one were made again to the byte, the
             // other would follow it: a commit that nobody made in this life. So the first commit of a life is a checkpoint, and
             // its records have numbers that nothing in the ring has.
             turn.ring.skip_ahead();
-            turn.opened = false;
             self.checkpoint_in_turn(state)?;
             return Ok(Pending::default());
         }
@@ -207,7 +206,11 @@ impl Sink for Durable {
     fn write(&self, batch: &Batch) -> Result<()> {
         let file = self.file.disk();
         let write = || {
-            match (batch.sync, batch.unsynced, &*batch.writes) {
+            match (
+                batch.sync && !planted!(WriteWithoutSync),
+                batch.unsynced && !planted!(SyncLastRecordOnly),
+                &*batch.writes,
+            ) {
                 // One durable write is all that most commits need.
                 (true, false, [(at, bytes)]) => file.write_durable_at(*at, bytes)?,
                 (sync, ..) => {

@@ -110,7 +110,7 @@ impl FreeSet {
         for level in &mut self.levels {
             let (word, bit) = place(index);
             level[word] &= !bit;
-            if level[word] != 0 {
+            if level[word] != 0 || planted!(SayFreeWhereNone) {
                 break;
             }
             index = word;

@@ -142,9 +142,14 @@ impl<V> Group<V> {
             sync: std::mem::take(&mut queue.wants_sync),
             unsynced: queue.synced < queue.written,
         };
-        let (newest, made) = (queue.newest.take(), queue.made);
+        let (mut newest, made) = (queue.newest.take(), queue.made);
         queue.busy = true;
         drop(queue);
+        if planted!(PublishBeforeWritten)
+            && let Some(version) = newest.take()
+        {
+            sink.publish(version);
+        }
         let written = sink.write(&batch);
         if let (Ok(()), Some(version)) = (&written, newest) {
             // Before anybody is told that it is written: who asks then sees it.
@@ -154,12 +159,13 @@ impl<V> Group<V> {
         queue.busy = false;
         match written {
             Ok(()) => {
+                let made = if planted!(AnswerTooMany) { queue.made } else { made };
                 queue.written = made;
                 if batch.sync {
                     queue.synced = made;
                 }
             }
-            Err(_) => queue.broken = true,
+            Err(_) => queue.broken = !planted!(WriteOnAfterFailure),
         }
         self.moved.notify_all();
         written.map(|()| queue)
@@ -169,7 +175,8 @@ impl<V> Group<V> {
     pub(crate) fn cover(&self, ticket: Ticket) {
         let mut queue = lock(&self.queue);
         assert!(ticket.number <= queue.written, "a checkpoint begins when everything before it is written");
-        queue.synced = queue.synced.max(ticket.number);
+        let number = if planted!(CoverTooMuch) { queue.written } else { ticket.number };
+        queue.synced = queue.synced.max(number);
     }
 
     /// Nothing is written any more: something else failed.

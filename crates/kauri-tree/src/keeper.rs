@@ -49,6 +49,9 @@ impl Keeper {
 
     /// Asks for a sync in so many milliseconds.
     pub(crate) fn ask_flush(&self, store: &Arc<Inner>, ms: u32) {
+        if planted!(ForgetFlush) {
+            return;
+        }
         self.ask(store, |orders| orders.flush_ms = Some(orders.flush_ms.map_or(ms, |before| before.min(ms))));
     }
 

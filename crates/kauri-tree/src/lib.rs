@@ -36,6 +36,10 @@
 
 #![forbid(unsafe_code)]
 
+// First, because its macro is used by the others.
+#[macro_use]
+mod planted;
+
 mod btree;
 mod catalog;
 mod change;
@@ -82,3 +86,6 @@ pub use table::Table;
 pub use value::Value;
 pub use view::View;
 pub use write::WriteTxn;
+
+#[cfg(feature = "planted")]
+pub use planted::{Bug, Planted, plant};

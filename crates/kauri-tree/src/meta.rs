@@ -90,7 +90,8 @@ impl Meta {
     pub(crate) fn decode(bytes: &[u8; META_BYTES], page: u32) -> Result<Self, Unusable> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        if bytes[8..16] != MAGIC || word(0) != checksum(bytes, page) {
+        let whole = word(0) == checksum(bytes, page) || planted!(TrustTornMeta);
+        if bytes[8..16] != MAGIC || !whole {
             return Err(Unusable::Broken);
         }
         if half(16) != FORMAT {

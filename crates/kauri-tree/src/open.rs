@@ -85,9 +85,13 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
         at += bytes.len() as u64;
     }
     file.write_at(0, &meta.encode(0))?;
-    file.sync()?;
+    if !planted!(NameUnsyncedFile) {
+        file.sync()?;
+    }
     disk.rename(&aside, name)?;
-    disk.sync_dir()?;
+    if !planted!(ForgetNameSync) {
+        disk.sync_dir()?;
+    }
     Ok(file)
 }
 
@@ -102,7 +106,10 @@ fn find_meta(file: &dyn File) -> Result<Meta> {
     let (mut best, mut newer): (Option<Meta>, _) = (None, None);
     for meta in first.into_iter().chain(second) {
         match meta {
-            Ok(meta) => best = best.filter(|best| best.checkpoint >= meta.checkpoint).or(Some(meta)),
+            Ok(meta) => {
+                let is_newer = |best: &Meta| best.checkpoint >= meta.checkpoint && !planted!(TakeSecondMeta);
+                best = best.filter(is_newer).or(Some(meta));
+            }
             Err(format) => newer = Some(format),
         }
     }
@@ -124,10 +131,17 @@ fn read_meta(file: &dyn File, at: u64, page: u32) -> Option<std::result::Result<
     }
 }
 
+/// Nobody counts so far: a greater number was not counted.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 fn check_meta(meta: Meta) -> Result<Meta> {
     let page_bytes = meta.page_bytes as usize;
     if !page_bytes.is_power_of_two() || !(256..=65536).contains(&page_bytes) {
         return Err(corrupt(0, "a page size", meta.page_bytes.into()));
+    }
+    let most = meta.checkpoint.max(meta.version).max(meta.log.number);
+    if most > COUNT_MAX {
+        return Err(corrupt(0, "counts that can go on", most));
     }
     let first = LOG_PAGE.checked_add(meta.log_pages);
     if meta.log_pages == 0 || first.is_none_or(|first| first > meta.end) {
@@ -138,6 +152,17 @@ fn check_meta(meta: Meta) -> Result<Meta> {
         return Err(corrupt(0, "a log that goes on inside the ring", meta.log.offset));
     }
     Ok(meta)
+}
+
+/// The log and the bitmap are read whole: nothing is allocated for them that the file does not have.
+fn check_inside(file: &dyn File, meta: &Meta) -> Result<()> {
+    let pages = file.len()? / u64::from(meta.page_bytes);
+    let log_end = u64::from(LOG_PAGE) + u64::from(meta.log_pages);
+    let bitmap_end = u64::from(meta.bitmap_page) + u64::from(meta.bitmap_pages);
+    match log_end.max(bitmap_end) {
+        end if end > pages => Err(corrupt(0, "a log and a bitmap inside the file", end)),
+        _ => Ok(()),
+    }
 }
 
 fn corrupt(page: u32, expected: &'static str, found: u64) -> Error {
@@ -152,6 +177,7 @@ const fn sector(page_bytes: usize) -> u64 {
 /// Brings a store to where it was: its last checkpoint, and what the log has after it. Nothing is written.
 fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Result<Opened> {
     let meta = find_meta(&*file)?;
+    check_inside(&*file, &meta)?;
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
     let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;
@@ -197,7 +223,10 @@ fn read_free(file: &StoreFile, meta: &Meta) -> Result<(FreeSet, Option<Run>)> {
     file.read(run, &mut bytes)?;
     let free =
         read_bitmap(&bytes, meta.end).ok_or_else(|| corrupt(run.first, "a bitmap of all pages", run.pages.into()))?;
-    Ok((free, Some(run)))
+    match (0..LOG_PAGE + meta.log_pages).find(|page| free.contains(*page)) {
+        Some(page) => Err(corrupt(run.first, "metas and a log that are in use", page.into())),
+        None => Ok((free, Some(run))),
+    }
 }
 
 fn read_catalog(pager: &Pager<Catalog>, meta: &Meta) -> Result<Catalog> {
@@ -218,7 +247,9 @@ fn read_catalog(pager: &Pager<Catalog>, meta: &Meta) -> Result<Catalog> {
 /// Does again what the log says.
 fn replay(file: &StoreFile, state: &mut State, ring: &mut Ring, ring_bytes: u64) -> Result<()> {
     // A store that was closed has an empty log: two looks tell, and reading all of it takes milliseconds.
-    if !ring.may_go_on(|at, header| Ok(file.disk().read_at(file.offset(LOG_PAGE) + at, header)?))? {
+    if planted!(IgnoreLog)
+        || !ring.may_go_on(|at, header| Ok(file.disk().read_at(file.offset(LOG_PAGE) + at, header)?))?
+    {
         return Ok(());
     }
     let mut bytes = vec![0; usize::try_from(ring_bytes).map_err(|_| Error::Full)?];
@@ -243,6 +274,7 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
             let found = catalog.find_or_make_named(name, types);
             *table = Some(found.ok_or_else(|| corrupt(0, "a table of the same types", 0))?);
         }
+        Operation::Drop { .. } if planted!(RecoverDroppedTable) => {}
         Operation::Drop { name } => {
             let place = catalog.place(name).ok_or_else(|| corrupt(0, "a table to drop", 0))?;
             btree::retire_all(pager, catalog.root(place))?;

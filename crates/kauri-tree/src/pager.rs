@@ -40,7 +40,8 @@ impl Run {
     }
 
     pub(crate) fn iter(self) -> std::ops::Range<u32> {
-        self.first..self.first + self.pages
+        // A damaged file may point beyond the last page there can be.
+        self.first..self.first.saturating_add(self.pages)
     }
 }
 
@@ -97,7 +98,9 @@ impl<R: Send + Sync> Pager<R> {
 
     /// Keeps the pages of these versions, which checkpoints hold, and no others that were kept so before.
     pub(crate) fn keep(&mut self, versions: Vec<Stamp>) {
-        self.writer.pin(versions);
+        if !planted!(ReuseCheckpointedPage) {
+            self.writer.pin(versions);
+        }
     }
 
     /// First pages of what was made since this was asked last; some of it may have died.
@@ -175,7 +178,9 @@ impl<R: Send + Sync> Pager<R> {
     pub(crate) fn merge(&mut self) {
         assert!(self.levels.len() > 1, "the outermost transaction is committed, not merged");
         let child = self.levels.pop().expect("two levels are there");
-        self.level().made.extend(child.made);
+        if !planted!(ForgetPagesOfNested) {
+            self.level().made.extend(child.made);
+        }
         for run in child.retired {
             self.retire_run(run);
         }
@@ -190,7 +195,9 @@ impl<R: Send + Sync> Pager<R> {
         for run in level.made {
             // Some were given back already, and their pages taken again for something shorter.
             let pages = self.writer.untake(run.first);
-            self.set_free(Run { pages, ..run });
+            if !planted!(LosePagesOfVanished) {
+                self.set_free(Run { pages, ..run });
+            }
         }
     }
 
@@ -220,6 +227,7 @@ impl<R: Send + Sync> Pager<R> {
         for run in ready {
             match self.writer.reclaim(run.first) {
                 Ok(()) => self.set_free(run),
+                Err(InUse::Held(_)) if planted!(LoseHeldPage) => {}
                 Err(InUse::Held(by)) => self.waiting.entry(by).or_default().push(run),
                 Err(InUse::Taken) => unreachable!("{run:?} waits although it lives"),
             }
@@ -280,6 +288,12 @@ impl<R: Send + Sync> Pager<R> {
     }
 }
 
+/// A free page is empty, unless the bitmap that came with a file is not that file's.
+#[cold]
+fn taken(page: u32) -> Error {
+    Error::Corrupt { page, fault: Fault::new("a free page that is not in use", page.into()) }
+}
+
 impl<R: Send + Sync> Pages for Pager<R> {
     #[inline]
     fn page(&self, page: u32) -> Result<&[u8]> {
@@ -300,7 +314,7 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
             Some(page) => page,
             None => self.extend(1)?,
         };
-        self.writer.take(page).expect("a free page is empty");
+        self.writer.take(page).map_err(|_| taken(page))?;
         self.level().made.push(Run::of(page));
         Ok(page)
     }
@@ -357,8 +371,8 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
             Some(first) => first,
             None => self.extend(pages)?,
         };
-        self.level().made.push(Run { first, pages });
-        let bytes = self.writer.take_run(first, pages).expect("free pages are empty");
+        self.levels.last_mut().expect("a transaction is open").made.push(Run { first, pages });
+        let bytes = self.writer.take_run(first, pages).map_err(|_| taken(first))?;
         Ok((first, bytes))
     }
 

@@ -301,7 +301,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             self.opened -= end as u64;
         }
         self.low_keys.start(leaf);
-        self.low = Rows::of(leaf, index, end);
+        // In a damaged leaf, whose keys are in no order, the ends may have passed each other.
+        self.low = Rows::of(leaf, index.min(end), end);
         self.opened += self.low.len() as u64;
     }
 
@@ -488,7 +489,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
             (Some(from), Some(until)) => btree::count_between::<Of<K>>(pages, root, from, until)?,
         };
         let high = self.ends.as_ref().map_or(0, |ends| ends.high.len());
-        Ok(rows - self.opened + (self.low.len() + high) as u64)
+        Ok(rows.saturating_sub(self.opened) + (self.low.len() + high) as u64)
     }
 
     /// Shows all rows that are left to `see`, from the front.

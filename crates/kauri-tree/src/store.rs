@@ -260,6 +260,7 @@ impl Inner {
 
     fn sync(&self) -> Result<()> {
         match &self.durable {
+            Some(durable) if planted!(SyncNothing) => durable.drain(Until::Written),
             Some(durable) => durable.drain(Until::Synced),
             None => Ok(()),
         }

@@ -228,6 +228,7 @@ impl<'a> WriteTxn<'a> {
         match old {
             Old::Missing => Ok(false),
             Old::Inline => Ok(true),
+            Old::Overflow(_) if planted!(KeepReplacedValue) => Ok(true),
             Old::Overflow(reference) => {
                 overflow::retire(&mut state.pager, state.page_bytes, Reference::decode(&reference)?)?;
                 Ok(true)
@@ -241,8 +242,10 @@ impl Drop for WriteTxn<'_> {
         if let Some(before) = self.before.take() {
             let state = self.turn.state_mut();
             state.pager.abort();
-            state.catalog = before.catalog;
-            if let (Some(turn), Some(mark)) = (&mut state.turn, before.log) {
+            if !planted!(KeepTablesOfVanished) {
+                state.catalog = before.catalog;
+            }
+            if let (Some(turn), Some(mark), false) = (&mut state.turn, before.log, planted!(LogVanished)) {
                 turn.body.return_to(mark);
             }
         }

@@ -3,5 +3,8 @@
 mod canaries;
 mod disks;
 mod model;
+#[cfg(feature = "planted")]
+mod planted;
 mod store;
 mod toy;
+mod twins;

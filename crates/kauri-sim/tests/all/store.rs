@@ -45,14 +45,20 @@ crashes! {
 
 #[test]
 fn every_failing_call_is_survived() {
+    assert_eq!(fail_every_call(&mut 0), Ok(()));
+}
+
+/// Fails one call after the other, in every way, and crashes what comes of it; counts the points.
+pub(crate) fn fail_every_call(points: &mut u64) -> Result<(), String> {
     let kinds = [Failure::Io, Failure::NoSpace, Failure::Short];
     for (failure, lasts) in kinds.iter().flat_map(|failure| [(*failure, false), (*failure, true)]) {
         for nth in 1.. {
             let fault = Fault::nth_of_any(nth, failure);
             let fault = if lasts { fault.lasting() } else { fault };
             let report = Explorer::new(nth).points(60).fault(fault).explore(&StoreTrial::new(nth % 7, 256, 10));
+            *points += report.points;
             if let Some(violation) = report.violation {
-                panic!("call {nth} failed with {failure:?}, {lasts}: {violation:?}");
+                return Err(format!("call {nth} failed with {failure:?}, {lasts}: {violation}"));
             }
             let struck = |kind: &FaultKind| *kind >= FaultKind::SyncFailed && report.hits.of(*kind) > 0;
             if !FaultKind::ALL.iter().any(struck) {
@@ -61,10 +67,11 @@ fn every_failing_call_is_survived() {
             }
         }
     }
+    Ok(())
 }
 
 /// The file of a store after some commits, some of them only in its log.
-fn file(trial: &StoreTrial) -> Vec<u8> {
+pub(crate) fn file(trial: &StoreTrial) -> Vec<u8> {
     let disk = SimDisk::new();
     trial.live(&disk, &Acks::of(&disk)).expect("no fault");
     // Life goes on without a clean end: the log is in use.
@@ -77,7 +84,7 @@ fn file(trial: &StoreTrial) -> Vec<u8> {
 }
 
 /// Opens a damaged file: either the damage is told, or what is read is what some commit left.
-fn check_damaged(trial: &StoreTrial, bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn check_damaged(trial: &StoreTrial, bytes: &[u8]) -> Result<(), String> {
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let disk = SimDisk::from_image(Image::new().with_file(STORE_NAME, bytes));
         let Ok(store) = trial.open(&disk) else { return Ok(()) };

@@ -12,7 +12,7 @@
 use std::ops::Bound;
 
 use super::search::{child_index, get, row_index};
-use super::{Order, Root};
+use super::{Order, Root, topmost};
 use crate::error::{Error, Fault, Result};
 use crate::node::{Node, Value};
 use crate::overflow::Reference;
@@ -155,7 +155,7 @@ struct Below {
 
 impl Below {
     fn root(pages: Access<'_>, root: Root) -> Result<Self> {
-        Ok(Self { page: root.page, level: Node::new(pages.page(root.page)?).level() })
+        Ok(Self { page: root.page, level: topmost(&pages, root.page)?.level() })
     }
 
     /// A child of a branch.
@@ -166,7 +166,7 @@ impl Below {
     fn node(self, pages: Access<'_>) -> Result<Node<'_>> {
         let node = Node::new(pages.page(self.page)?);
         // Levels fall on the way down, so every walk ends, whatever the pages say.
-        match node.level() == self.level {
+        match node.is_node() && node.level() == self.level {
             true => Ok(node),
             false => {
                 let fault = Fault::new("the level below its parent's", node.level().into());

@@ -1,7 +1,7 @@
 //! Putting and removing rows.
 
 use super::search::{child_index, row_index};
-use super::{Order, Pages, PagesMut, Root, Way};
+use super::{Order, Pages, PagesMut, Root, Way, below, stray, topmost};
 use crate::error::Result;
 use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
 use crate::overflow::{self, Reference, RunsMut};
@@ -49,6 +49,7 @@ fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> 
     let mut way = Way::new();
     root.page = pages.fresh(root.page)?;
     let mut page = root.page;
+    topmost(pages, page)?;
     loop {
         let node = Node::new(pages.page(page)?);
         if node.is_leaf() {
@@ -56,6 +57,7 @@ fn descend<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> 
         }
         let index = child_index::<O>(node, key);
         let child = node.child(index);
+        below(pages, node, child)?;
         let fresh = pages.fresh(child)?;
         if fresh != child {
             NodeMut::new(pages.page_mut(page)).set_child(index, fresh);
@@ -93,7 +95,7 @@ pub(crate) fn put<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u
 
 /// Adds to the rows below each child on the way.
 fn count(pages: &mut impl PagesMut, path: &Path, more: i64) {
-    for (page, child) in path.way.iter() {
+    for (page, child) in path.way.iter().skip(usize::from(planted!(CountBelowRoot))) {
         NodeMut::new(pages.page_mut(page)).add_rows(child, more);
     }
 }
@@ -148,7 +150,7 @@ fn separate<O: Order>(source: &Source<'_>, cut: usize, out: &mut Vec<u8>) {
     right.key_into(out);
     // A branch's own key was made short when it was made.
     if O::BYTEWISE && source.level() == 0 {
-        out.truncate(left.common_bytes(&right) + 1);
+        out.truncate(left.common_bytes(&right) + usize::from(!planted!(ShortSeparator)));
     }
 }
 
@@ -183,7 +185,9 @@ fn adopt<O: Order>(
         return Ok(());
     };
     let (parent, child) = path.way.step(depth);
-    NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
+    if !planted!(KeepRowsOfSplitPage) {
+        NodeMut::new(pages.page_mut(parent)).set_rows(child, left_rows);
+    }
     let prefix = Node::new(pages.page(parent)?).prefix().len();
     let shared = halves.separator.starts_with(Node::new(pages.page(parent)?).prefix());
     let mut node = NodeMut::new(pages.page_mut(parent));
@@ -253,7 +257,9 @@ fn thin_out<O: Order>(pages: &mut impl PagesMut, root: &mut Root, path: &Path) -
     for (parent, child) in path.way.iter().rev() {
         let node = Node::new(pages.page(page)?);
         if node.count() == 0 {
-            pages.retire(page);
+            if !planted!(KeepEmptyPage) {
+                pages.retire(page);
+            }
             NodeMut::new(pages.page_mut(parent)).remove_items(child, child + 1);
         } else if node.used_bytes() < pages.page_bytes() / 4 {
             merge::<O>(pages, parent, child)?;
@@ -275,6 +281,8 @@ pub(super) fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usi
     let right = left + 1;
     let (left_page, right_page) = (branch.child(left), branch.child(right));
     let rows = branch.rows_below(left) + branch.rows_below(right);
+    below(pages, branch, left_page)?;
+    below(pages, branch, right_page)?;
     let mut separator = Vec::new();
     branch.key_into(right, &mut separator);
     let mut scratch = pages.scratch();
@@ -285,10 +293,14 @@ pub(super) fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usi
     if source.fits(pages.page_bytes(), O::BYTEWISE) {
         let fresh = pages.fresh(left_page)?;
         build(&source, 0, source.len(), O::BYTEWISE, pages.page_mut(fresh));
-        pages.retire(right_page);
+        if !planted!(KeepMergedPage) {
+            pages.retire(right_page);
+        }
         let mut branch = NodeMut::new(pages.page_mut(parent));
         branch.set_child(left, fresh);
-        branch.set_rows(left, rows);
+        if !planted!(LoseRowsOfMergedPage) {
+            branch.set_rows(left, rows);
+        }
         branch.remove_items(right, right + 1);
     }
     pages.return_scratch(scratch);
@@ -299,14 +311,17 @@ pub(super) fn merge<O: Order>(pages: &mut impl PagesMut, parent: u32, child: usi
 pub(super) fn shorten(pages: &mut impl PagesMut, root: &mut Root) -> Result<()> {
     loop {
         let node = Node::new(pages.page(root.page)?);
-        let below = match (node.is_leaf(), node.count()) {
+        let child = match (node.is_leaf(), node.count()) {
             (_, 0) => 0,
             (false, 1) => node.child(0),
             _ => return Ok(()),
         };
+        if child != 0 {
+            below(pages, node, child)?;
+        }
         pages.retire(root.page);
-        root.page = below;
-        if below == 0 {
+        root.page = child;
+        if child == 0 {
             return Ok(());
         }
     }
@@ -319,19 +334,23 @@ pub(crate) fn retire_all(pages: &mut (impl PagesMut + RunsMut), root: Root) -> R
 
 /// Gives up a page and everything below it.
 pub(super) fn retire_below(pages: &mut (impl PagesMut + RunsMut), page: u32) -> Result<()> {
-    let mut waiting = vec![page];
+    // Pages, and the levels that they must have: so that the way down has an end whatever a file says.
+    let mut waiting = vec![(page, topmost(pages, page)?.level())];
     let mut references = Vec::new();
-    while let Some(page) = waiting.pop() {
-        let node = Node::new(pages.page(page)?);
+    while let Some((page, level)) = waiting.pop() {
+        let node = topmost(pages, page)?;
+        if node.level() != level {
+            return Err(stray(page));
+        }
         if node.is_leaf() {
             for index in (0..node.count()).filter(|index| node.is_overflow(*index)) {
                 references.push(Reference::decode(node.value(index).bytes())?);
             }
         } else {
-            waiting.extend((0..node.count()).map(|index| node.child(index)));
+            waiting.extend((0..node.count()).map(|index| (node.child(index), level - 1)));
         }
         let page_bytes = pages.page_bytes();
-        for reference in references.drain(..) {
+        for reference in references.drain(..).filter(|_| !planted!(KeepValuesOfDroppedTable)) {
             overflow::retire(pages, page_bytes, reference)?;
         }
         pages.retire(page);

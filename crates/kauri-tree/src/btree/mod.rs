@@ -24,11 +24,11 @@ pub(crate) use search::{count_between, get, rank};
 pub(crate) use verify::{Seen, verify};
 use way::Way;
 
-use crate::error::Result;
-use crate::node::{HEADER_BYTES, SLOT_BYTES};
+use crate::error::{Error, Fault, Result};
+use crate::node::{HEADER_BYTES, LEVELS_MAX, Node, SLOT_BYTES};
 
-/// The deepest tree: at 256-byte pages a branch has two children at least, and there are 2^32 pages.
-pub(crate) const DEPTH_MAX: usize = 33;
+/// The deepest tree.
+pub(crate) const DEPTH_MAX: usize = LEVELS_MAX as usize;
 
 /// Where a tree begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +42,25 @@ pub(crate) struct Root {
 /// Pages to read.
 pub(crate) trait Pages {
     fn page(&self, page: u32) -> Result<&[u8]>;
+}
+
+/// The topmost node of a tree. A file may say that it is any page.
+#[inline]
+fn topmost(pages: &impl Pages, page: u32) -> Result<Node<'_>> {
+    let node = Node::new(pages.page(page)?);
+    if node.is_node() { Ok(node) } else { Err(stray(page)) }
+}
+
+/// A child of a node: one level below it, so that every way down has an end whatever a file says.
+#[inline]
+fn below<'a>(pages: &'a impl Pages, parent: Node<'_>, page: u32) -> Result<Node<'a>> {
+    let node = Node::new(pages.page(page)?);
+    if node.is_below(parent) { Ok(node) } else { Err(stray(page)) }
+}
+
+#[cold]
+fn stray(page: u32) -> Error {
+    Error::Corrupt { page, fault: Fault::new("a node of the tree that points to it", page.into()) }
 }
 
 /// Pages to read and to make.

@@ -1,7 +1,7 @@
 //! Places in a tree, and the way from one leaf to the next.
 
 use super::search::{child_index, row_index};
-use super::{Order, Root, Way};
+use super::{Order, Root, Way, stray};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
@@ -59,7 +59,24 @@ impl<'a> Scan<'a> {
     /// Goes before the row with so many before it; nowhere if there are not more.
     pub(crate) fn go_nth(&mut self, root: Root, rows: u64) -> Result<()> {
         self.leave();
-        if rows < root.rows { self.down_nth(root.page, rows) } else { Ok(()) }
+        if rows >= root.rows {
+            return Ok(());
+        }
+        let node = self.topmost(root.page)?;
+        self.down_nth(root.page, node, rows)
+    }
+
+    /// A page that may be the topmost of a tree.
+    fn topmost(&self, page: u32) -> Result<Node<'a>> {
+        let node = Node::new(self.pages.page(page)?);
+        if node.is_node() { Ok(node) } else { Err(stray(page)) }
+    }
+
+    /// A child of a branch.
+    fn child(&self, parent: Node<'a>, child: usize) -> Result<(u32, Node<'a>)> {
+        let page = parent.child(child);
+        let node = Node::new(self.pages.page(page)?);
+        if node.is_below(parent) { Ok((page, node)) } else { Err(stray(page)) }
     }
 
     fn leave(&mut self) {
@@ -70,21 +87,25 @@ impl<'a> Scan<'a> {
     #[inline]
     fn go(&mut self, root: Root, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         self.leave();
-        if root.page == 0 { Ok(()) } else { self.down(root.page, choose) }
+        if root.page == 0 {
+            return Ok(());
+        }
+        let node = self.topmost(root.page)?;
+        self.down(root.page, node, choose)
     }
 
     /// Goes down to a leaf, and to its first row.
     #[inline]
-    fn down(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
-        let mut page = page;
-        let mut node = Node::new(self.pages.page(page)?);
+    fn down(&mut self, page: u32, node: Node<'a>, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+        let (mut page, mut node) = (page, node);
         while !node.is_leaf() {
             let child = choose(node);
             self.way.push(page, child);
             let (below, slots) = node.child_slots(child);
             page = below;
-            node = Node::new(self.pages.page(page)?);
-            node.fetch_slots(slots);
+            let child = Node::new(self.pages.page(page)?);
+            child.fetch_slots(slots);
+            node = if child.is_below(node) { child } else { return Err(stray(page)) };
         }
         self.leaf = Some(node);
         self.page = page;
@@ -93,14 +114,12 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes down to a leaf, before the row with so many before it below this page.
-    fn down_nth(&mut self, page: u32, rows: u64) -> Result<()> {
-        let (mut page, mut left) = (page, rows);
-        let mut node = Node::new(self.pages.page(page)?);
+    fn down_nth(&mut self, page: u32, node: Node<'a>, rows: u64) -> Result<()> {
+        let (mut page, mut node, mut left) = (page, node, rows);
         while !node.is_leaf() {
             let child = child_with(node, 0, &mut left).unwrap_or(node.count() - 1);
             self.way.push(page, child);
-            page = node.child(child);
-            node = Node::new(self.pages.page(page)?);
+            (page, node) = self.child(node, child)?;
         }
         (self.leaf, self.page) = (Some(node), page);
         self.index = usize::try_from(left).map_or(node.count(), |index| index.min(node.count()));
@@ -114,7 +133,8 @@ impl<'a> Scan<'a> {
             let node = Node::new(self.pages.page(page)?);
             if let Some(child) = child_with(node, child + 1, &mut left) {
                 self.way.push(page, child);
-                return self.down_nth(node.child(child), left);
+                let (page, node) = self.child(node, child)?;
+                return self.down_nth(page, node, left);
             }
         }
         self.leave();
@@ -122,9 +142,10 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes from one leaf to a neighbour, all of whose rows are likely to be read.
-    fn step(&mut self, page: u32, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
+    fn step(&mut self, parent: Node<'a>, child: usize, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         let before = self.page;
-        self.down(page, choose)?;
+        let (page, node) = self.child(parent, child)?;
+        self.down(page, node, choose)?;
         // Leaves that were made one after the other lie so, and the processor sees by itself what comes next.
         if let Some(leaf) = self.leaf.filter(|_| before.abs_diff(self.page) != 1) {
             leaf.fetch();
@@ -176,7 +197,7 @@ impl<'a> Scan<'a> {
             let node = Node::new(self.pages.page(page)?);
             if child + 1 < node.count() {
                 self.way.push(page, child + 1);
-                self.step(node.child(child + 1), |_| 0)?;
+                self.step(node, child + 1, |_| 0)?;
                 return Ok(true);
             }
         }
@@ -190,8 +211,8 @@ impl<'a> Scan<'a> {
             let node = Node::new(self.pages.page(page)?);
             if child > 0 {
                 self.way.push(page, child - 1);
-                self.step(node.child(child - 1), |node| node.count() - 1)?;
-                self.index = self.leaf.map_or(0, Node::count);
+                self.step(node, child - 1, |node| node.count() - 1)?;
+                self.index = self.leaf.map_or(0, Node::count) - usize::from(planted!(SkipRowBackwards));
                 return Ok(true);
             }
         }

@@ -1,6 +1,6 @@
 //! Finding a row by its key, and its place among the others.
 
-use super::{Order, Pages, Root};
+use super::{Order, Pages, Root, stray, topmost};
 use crate::error::Result;
 use crate::node::{Node, Value};
 
@@ -10,7 +10,7 @@ pub(crate) fn get<'a, O: Order>(pages: &'a impl Pages, root: Root, key: &[u8]) -
     if root.page == 0 {
         return Ok(None);
     }
-    let mut node = Node::new(pages.page(root.page)?);
+    let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
         node = below(pages, node, child_index::<O>(node, key))?;
     }
@@ -24,14 +24,14 @@ pub(crate) fn rank<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Resu
         return Ok(0);
     }
     let (mut before, mut rows) = (0, root.rows);
-    let mut node = Node::new(pages.page(root.page)?);
+    let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
         let index = child_index::<O>(node, key);
-        before += rows_before(node, rows, index);
+        before = rows_before(node, rows, index).saturating_add(before);
         rows = node.rows_below(index);
         node = below(pages, node, index)?;
     }
-    Ok(before + row_index::<O>(node, key).0 as u64)
+    Ok(before.saturating_add(row_index::<O>(node, key).0 as u64))
 }
 
 /// How many rows have a key that is not less than `from`, and less than `until`, which is not less than `from` itself.
@@ -39,7 +39,7 @@ pub(crate) fn count_between<O: Order>(pages: &impl Pages, root: Root, from: &[u8
     if root.page == 0 {
         return Ok(0);
     }
-    let mut node = Node::new(pages.page(root.page)?);
+    let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
         let (low, high) = (child_index::<O>(node, from), child_index::<O>(node, until));
         if low < high {
@@ -63,28 +63,30 @@ struct End<'a, 'k> {
 /// together, so that memory is asked for both at once.
 fn count_apart<O: Order>(pages: &impl Pages, ends: [End<'_, '_>; 2]) -> Result<u64> {
     let [mut low, mut high] = ends;
-    let mut count = 0;
+    let mut count = 0_u64;
     loop {
         let (low_rows, high_rows) = (low.parent.rows_below(low.index), high.parent.rows_below(high.index));
         (low.parent, high.parent) = (below(pages, low.parent, low.index)?, below(pages, high.parent, high.index)?);
         if low.parent.is_leaf() {
             let (first, end) = (row_index::<O>(low.parent, low.key).0, row_index::<O>(high.parent, high.key).0);
-            return Ok(count + low_rows.saturating_sub(first as u64) + end as u64);
+            return Ok(count.saturating_add(low_rows.saturating_sub(first as u64) + end as u64));
         }
         low.index = child_index::<O>(low.parent, low.key);
         high.index = child_index::<O>(high.parent, high.key);
         let not_after = rows_before(low.parent, low_rows, low.index) + low.parent.rows_below(low.index);
-        count += low_rows.saturating_sub(not_after) + rows_before(high.parent, high_rows, high.index);
+        let more = low_rows.saturating_sub(not_after) + rows_before(high.parent, high_rows, high.index);
+        count = more.saturating_add(count);
     }
 }
 
 /// The node of a child that will be searched.
 #[inline]
-fn below<'a>(pages: &'a impl Pages, node: Node<'a>, index: usize) -> Result<Node<'a>> {
-    let (page, slots) = node.child_slots(index);
+fn below<'a>(pages: &'a impl Pages, parent: Node<'a>, index: usize) -> Result<Node<'a>> {
+    let (page, slots) = parent.child_slots(index);
     let node = Node::new(pages.page(page)?);
     node.fetch_slots(slots);
-    Ok(node)
+    // Looked at last: by now the header is on its way together with the slots.
+    if node.is_below(parent) { Ok(node) } else { Err(stray(page)) }
 }
 
 /// How many of the rows below a branch lie before a child.

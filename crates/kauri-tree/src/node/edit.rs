@@ -52,7 +52,7 @@ impl<'a> NodeMut<'a> {
         let kind = write_body(&item.body, level, cell, suffix.len());
         put(self.page, HEAP_AT, heap);
         self.open_slot(index);
-        let head = if bytewise { head(suffix) } else { 0 };
+        let head = if bytewise && !planted!(ForgetHead) { head(suffix) } else { 0 };
         self.set_slot(index, slot(head, at, suffix.len(), kind));
         true
     }
@@ -80,7 +80,7 @@ impl<'a> NodeMut<'a> {
     pub(crate) fn remove_items(&mut self, first: usize, end: usize) {
         self.remove_slots(first, end);
         let node = self.node();
-        if first == 0 && end > 0 && !node.is_leaf() && node.count() > 0 {
+        if first == 0 && end > 0 && !node.is_leaf() && node.count() > 0 && !planted!(KeepKeyOfFirstChild) {
             self.drop_first_key();
         }
     }
@@ -104,6 +104,9 @@ impl<'a> NodeMut<'a> {
 
     /// Counts a cell as dead.
     fn bury(&mut self, index: usize) {
+        if planted!(ForgetDeadCell) {
+            return;
+        }
         let dead = self.node().field(DEAD_AT) as usize + self.node().cell_bytes(index);
         put(self.page, DEAD_AT, dead);
     }

@@ -47,6 +47,9 @@ const PREFIX_AT: usize = 24;
 
 pub(crate) const KIND_NODE: u8 = 1;
 
+/// More than the deepest tree has: at 256-byte pages a branch has two children at least, and there are 2^32 pages.
+pub(crate) const LEVELS_MAX: u8 = 33;
+
 const KEY_BITS: u32 = 14;
 const KEY_MASK: u16 = (1 << KEY_BITS) - 1;
 
@@ -84,6 +87,18 @@ impl<'a> Node<'a> {
     #[inline]
     pub(crate) const fn new(page: &'a [u8]) -> Self {
         Self { page }
+    }
+
+    /// Whether the page is one of a tree. Then it was checked when it came from the disk, or was made by us.
+    #[inline]
+    pub(crate) fn is_node(self) -> bool {
+        self.page[KIND_AT] == KIND_NODE
+    }
+
+    /// Whether the page is one of a tree, one level below another.
+    #[inline]
+    pub(crate) fn is_below(self, parent: Node<'_>) -> bool {
+        self.is_node() && self.level().wrapping_add(1) == parent.level()
     }
 
     /// 0 for a leaf; above a leaf 1, and so on.
@@ -374,6 +389,12 @@ impl<'a> Node<'a> {
         if slots_end + heap > page.len() {
             return Err(Fault::new("slots and cells that do not overlap", (slots_end + heap) as u64));
         }
+        if node.level() >= LEVELS_MAX {
+            return Err(Fault::new("a level that a tree can have", node.level().into()));
+        }
+        if prefix >= page.len() / 4 {
+            return Err(Fault::new("a prefix of less than a quarter of the page", prefix as u64));
+        }
         let mut live = 0;
         for index in 0..node.count() {
             live += node.check_cell(index, page.len() - heap)?;
@@ -396,6 +417,13 @@ impl<'a> Node<'a> {
         let bytes = self.cell_bytes(index);
         if at + bytes > self.page.len() {
             return Err(Fault::new("a value inside the page", bytes as u64));
+        }
+        let prefix = self.field(PREFIX_AT) as usize;
+        if prefix + key_bytes >= self.page.len() / 4 {
+            return Err(Fault::new("a key of less than a quarter of the page", (prefix + key_bytes) as u64));
+        }
+        if self.whole_cell_bytes(index) + 2 * SLOT_BYTES > (self.page.len() - HEADER_BYTES) / 2 {
+            return Err(Fault::new("two rows in a page at least", self.whole_cell_bytes(index) as u64));
         }
         if kind > u16::from(self.is_leaf()) {
             return Err(Fault::new("a known kind of value", kind.into()));

@@ -118,6 +118,53 @@ fn other_files_are_refused_in_words() {
     assert!(error.is_corruption() && error.to_string().contains("expected a meta page"), "{error}");
 }
 
+/// The bytes of a small store's file, with the newer meta changed and its checksum made right.
+fn forged(at: usize, bytes: &[u8]) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, 256);
+    let mut txn = store.begin();
+    txn.put(&ROWS, b"key", b"value").unwrap();
+    txn.commit().unwrap();
+    drop(store);
+    let file = disk.open("store", Open::ReadWrite).unwrap();
+    let mut meta = [0; 256];
+    file.read_at(256, &mut meta).unwrap();
+    meta[at..at + bytes.len()].copy_from_slice(bytes);
+    let sum = twox_hash::XxHash3_64::oneshot_with_seed(1, &meta[8..]);
+    meta[..8].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(256, &meta).unwrap();
+    disk
+}
+
+#[test]
+fn a_meta_page_that_cannot_be_is_refused_in_words_and_without_allocating_what_it_says() {
+    let cases: [(usize, &[u8], &str); 5] = [
+        // A log of millions of pages; one longer than all pages together.
+        (40, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0], "a log and a bitmap inside the file"),
+        (44, &[0xff, 0xff, 0, 0], "a log before the pages"),
+        // A bitmap beyond the file's end.
+        (84, &[0, 1, 0, 0], "a bitmap inside the file"),
+        (56, &[0xff; 8], "counts that can go on"),
+        // A catalog beyond the last page there can be.
+        (72, &[0xff; 4], "expected"),
+    ];
+    for (at, bytes, words) in cases {
+        let error = Options::new().open(&forged(at, bytes), "store").unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains(words), "byte {at}: {error}");
+    }
+    assert!(Options::new().open(&forged(0, &[]), "store").is_ok());
+}
+
+#[test]
+fn a_page_of_another_kind_or_level_is_no_node() {
+    let disk = forged(0, &[]);
+    let file = disk.open("store", Open::ReadOnly).unwrap();
+    let mut bitmap = [0; 4];
+    file.read_at(256 + 84, &mut bitmap).unwrap();
+    let error = Options::new().open(&forged(72, &bitmap), "store").unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("a node of the tree that points to it"), "{error}");
+}
+
 #[test]
 fn space_comes_back() {
     let disk = MemoryDisk::new();
