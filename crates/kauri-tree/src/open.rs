@@ -43,9 +43,10 @@ pub(crate) fn open(
         Err(error) => return Err(error.into()),
     };
     let opened = recover(file, true, cache_bytes)?;
-    if opened.state.turn.as_ref().is_some_and(|turn| turn.meta.checkpoint == 0) {
-        // Whoever made it may have died before its name was durable, and what is promised from here on needs it. Where there was
-        // a checkpoint, there was a commit, and before that an open that came by here.
+    let is_new = opened.state.turn.as_ref().is_some_and(|turn| turn.meta.checkpoint == 0);
+    if is_new && !planted!(ForgetNameSync) {
+        // It was just made; or whoever made it died before its name was durable. What is promised from here on needs the name.
+        // Where there was a checkpoint, there was a commit, and before that an open that came by here.
         disk.sync_dir()?;
     }
     Ok(opened)
@@ -57,7 +58,7 @@ pub(crate) fn open_to_read(disk: &dyn Disk, name: &str, cache_bytes: Option<usiz
     recover(disk.open(name, Open::ReadOnly)?, false, cache_bytes)
 }
 
-/// Makes an empty store beside, whole and durable, before it gets its name.
+/// Makes an empty store beside, whole and durable, before it gets its name. The name is not durable yet.
 fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
     let aside = format!("{name}.new");
     // What an earlier crash left of such an attempt is nobody's.
@@ -89,9 +90,6 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
         file.sync()?;
     }
     disk.rename(&aside, name)?;
-    if !planted!(ForgetNameSync) {
-        disk.sync_dir()?;
-    }
     Ok(file)
 }
 
