@@ -1,0 +1,1 @@
+//! Trouble of every kind, at every call.

@@ -1,0 +1,133 @@
+//! The end of a journal line: its place among the others, and a sum over everything before it.
+//!
+//! ```text
+//! {...,"seq":7,"batch":6,"checksum":"0123456789abcdef"}      xxh3, against accidents
+//! {...,"seq":7,"batch":6,"prev_hash":"...","hash":"..."}     SHA-256, also against edits
+//! ```
+
+use std::io::Write as _;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::journal::Head;
+
+/// SHA-256 of something.
+pub(crate) type Hash = [u8; 32];
+
+const CHECKSUM: &[u8] = b",\"checksum\":\"";
+const HASH: &[u8] = b",\"hash\":\"";
+
+/// Ends the JSON object that begins at `start` with its checksum.
+pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
+    open_brace(out);
+    let sum = checksum(&out[start..]);
+    out.extend_from_slice(CHECKSUM);
+    write!(out, "{sum:016x}\"}}").expect("memory takes it");
+}
+
+/// Ends the JSON object that begins at `start` with its hash.
+pub(crate) fn seal_with_hash(out: &mut Vec<u8>, start: usize) -> Hash {
+    open_brace(out);
+    let hash = Hash::from(Sha256::digest(&out[start..]));
+    out.extend_from_slice(HASH);
+    write!(out, "{}\"}}", hex::encode(hash)).expect("memory takes it");
+    hash
+}
+
+fn open_brace(out: &mut Vec<u8>) {
+    let brace = out.pop();
+    assert_eq!(brace, Some(b'}'), "an object is sealed");
+}
+
+/// Where a line stands, if its checksum is right.
+pub(crate) fn check(line: &[u8]) -> Result<Head, String> {
+    let (covered, found) = split::<8>(line, CHECKSUM)?;
+    match u64::from_be_bytes(found) == checksum(covered) {
+        true => head(covered),
+        false => Err("a line with a wrong checksum".to_owned()),
+    }
+}
+
+/// Where a line stands and its hash, if the hash is right.
+pub(crate) fn check_hash(line: &[u8]) -> Result<(Head, Hash), String> {
+    let (covered, found) = split::<32>(line, HASH)?;
+    match found == Hash::from(Sha256::digest(covered)) {
+        true => Ok((head(covered)?, found)),
+        false => Err("a line with a wrong hash".to_owned()),
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(bytes)
+}
+
+/// What is covered, and the sum that follows it.
+fn split<'a, const BYTES: usize>(line: &'a [u8], name: &[u8]) -> Result<(&'a [u8], [u8; BYTES]), String> {
+    let absent =
+        || format!("a line that does not end with {}", String::from_utf8_lossy(name).trim_matches([',', '"', ':']));
+    let at = line.len().checked_sub(name.len() + 2 * BYTES + 2).ok_or_else(absent)?;
+    let (covered, tail) = line.split_at(at);
+    let digits = tail.strip_prefix(name).and_then(|tail| tail.strip_suffix(b"\"}")).ok_or_else(absent)?;
+    let mut sum = [0; BYTES];
+    // Only small letters: one value has one form, so that no byte of a line can change unseen.
+    let is_ours = digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    hex::decode_to_slice(digits, &mut sum).ok().filter(|()| is_ours).ok_or_else(absent)?;
+    Ok((covered, sum))
+}
+
+/// The numbers stand at the end of what is covered. In text, quotes are escaped: this is not found inside of it.
+fn head(covered: &[u8]) -> Result<Head, String> {
+    #[derive(Deserialize)]
+    struct Place {
+        seq: u64,
+        batch: u64,
+    }
+    let at = memchr::memmem::rfind(covered, b",\"seq\":").ok_or("a line without a seq")?;
+    let place = [b"{", &covered[at + 1..], b"}"].concat();
+    let Place { seq, batch } =
+        serde_json::from_slice(&place).map_err(|error| format!("a line without a seq: {error}"))?;
+    Ok(Head { seq, batch })
+}
+
+/// Whether a line that is not sealed rightly is a whole object all the same. A crash leaves holes, which are none: such a line
+/// was changed by somebody.
+pub(crate) fn is_object(line: &[u8]) -> bool {
+    line.first() == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        out.extend_from_slice(br#"{"a":"x,\"seq\":9","seq":7,"batch":6}"#);
+        seal(&mut out, 6);
+        out.split_off(6)
+    }
+
+    #[test]
+    fn a_sealed_line_says_where_it_stands() {
+        assert_eq!(check(&line()), Ok(Head { seq: 7, batch: 6 }));
+        assert!(is_object(&line()));
+        let mut out = br#"{"seq":7,"batch":6}"#.to_vec();
+        assert!(check(&out).is_err() && is_object(&out));
+        out = br#"{"a":1,"seq":7,"batch":6}"#.to_vec();
+        let hash = seal_with_hash(&mut out, 0);
+        assert_eq!(check_hash(&out), Ok((Head { seq: 7, batch: 6 }, hash)));
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_cut_is_seen() {
+        let line = line();
+        for at in 0..line.len() {
+            for bit in 0..8 {
+                let mut changed = line.clone();
+                changed[at] ^= 1 << bit;
+                assert!(check(&changed).is_err(), "bit {bit} of byte {at}");
+            }
+            assert!(check(&line[..at]).is_err(), "{at}");
+        }
+    }
+}
