@@ -133,7 +133,9 @@ pub(crate) fn holds(disk: &dyn Disk, result_ref: &str) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed()(error)),
     };
-    let (mut reader, mut hasher, mut chunk) = (ArtifactReader { file, at: 0 }, Sha256::new(), vec![0; CHUNK_BYTES]);
+    let len = usize::try_from(file.len().map_err(failed())?).unwrap_or(usize::MAX);
+    let chunk_bytes = len.clamp(1, CHUNK_BYTES);
+    let (mut reader, mut hasher, mut chunk) = (ArtifactReader { file, at: 0 }, Sha256::new(), vec![0; chunk_bytes]);
     loop {
         match reader.read(&mut chunk).map_err(failed())? {
             0 => return Ok(hex::encode(hasher.finalize()) == name),

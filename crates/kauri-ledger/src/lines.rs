@@ -26,14 +26,16 @@ pub(crate) fn each_line<B>(
     mut each: impl FnMut(u64, Line<'_>) -> ControlFlow<B>,
 ) -> io::Result<ControlFlow<B>> {
     let len = file.len()?;
-    let (mut buffer, mut held, mut read) = (vec![0; CHUNK_BYTES], 0, 0);
+    // Most journals are short: no more is read at once than there is.
+    let chunk_bytes = usize::try_from(len).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+    let (mut buffer, mut held, mut read) = (vec![0; chunk_bytes], 0, 0);
     // Whether the beginning of this line was thrown away, and where it was.
     let mut overlong: Option<u64> = None;
     while read < len {
-        if held + CHUNK_BYTES > buffer.len() {
-            buffer.resize((buffer.len() * 2).max(held + CHUNK_BYTES), 0);
+        if held + chunk_bytes > buffer.len() {
+            buffer.resize((buffer.len() * 2).max(held + chunk_bytes), 0);
         }
-        let chunk = usize::try_from(len - read).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+        let chunk = usize::try_from(len - read).unwrap_or(usize::MAX).min(chunk_bytes);
         file.read_at(read, &mut buffer[held..held + chunk])?;
         let (base, filled) = (read - held as u64, held + chunk);
         let (mut start, mut searched) = (0, held);

@@ -93,7 +93,8 @@ fn head(covered: &[u8]) -> Result<Head, String> {
 /// Whether a line that is not sealed rightly is a whole object all the same. A crash leaves holes, which are none: such a line
 /// was changed by somebody.
 pub(crate) fn is_object(line: &[u8]) -> bool {
-    line.first() == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+    let text = std::str::from_utf8(line).ok().filter(|text| text.starts_with('{'));
+    text.is_some_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
 #[cfg(test)]

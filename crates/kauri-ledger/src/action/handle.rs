@@ -26,6 +26,8 @@ enum Stage {
     Settled(Status),
     /// And in the journal.
     Ended(Status),
+    /// And in the audit.
+    Told(Status),
 }
 
 impl Action {
@@ -106,26 +108,33 @@ impl Action {
         let actions = self.actions.clone();
         let settled = Settled { status, result_ref, error, at: actions.inner.ground.clock.now() };
         match self.stage {
-            Stage::Settled(before) if before != status => return Err(self.wrong(before)),
-            Stage::Settled(_) => {}
-            _ => actions.settle(&self.id, &[Status::Started], &settled)?,
+            // An earlier try came so far: it goes on from there.
+            Stage::Settled(before) | Stage::Ended(before) if before != status => return Err(self.wrong(before)),
+            Stage::Settled(_) | Stage::Ended(_) => {}
+            _ => {
+                actions.settle(&self.id, &[Status::Started], &settled)?;
+                self.stage = Stage::Settled(status);
+            }
         }
-        self.stage = Stage::Settled(status);
-        actions.inner.wal.append(&end_of(&self.id, &self.begun.trace, &settled))?;
-        self.stage = Stage::Ended(status);
-        actions.opened().remove(&self.id);
+        if self.stage == Stage::Settled(status) {
+            actions.inner.wal.append(&end_of(&self.id, &self.begun.trace, &settled))?;
+            self.stage = Stage::Ended(status);
+            actions.opened().remove(&self.id);
+        }
         let note = AuditNote::new(format!("ACTION_{status}")).action(&self.id).trace(&self.begun.trace);
         let note =
             [("result_ref", result_ref), ("error", error)].into_iter().fold(note, |note, (name, text)| match text {
                 Some(text) => note.with(name, text),
                 None => note,
             });
-        actions.note(&note)
+        actions.note(&note)?;
+        self.stage = Stage::Told(status);
+        Ok(())
     }
 
     fn check_open(&self) -> Result<()> {
         match self.stage {
-            Stage::Ended(status) => Err(self.wrong(status)),
+            Stage::Told(status) => Err(self.wrong(status)),
             _ => Ok(()),
         }
     }

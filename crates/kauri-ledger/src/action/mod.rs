@@ -284,7 +284,7 @@ impl Actions {
     /// Changes a row; that it was changed so before is no trouble. The end of the audit so far is kept with it.
     fn settle(&self, id: &str, from: &[Status], settled: &Settled<'_>) -> Result<()> {
         let ground = &self.inner.ground;
-        let anchor = ground.audit.as_ref().map(|audit| audit.head()).filter(|anchor| anchor.last_seq > 0);
+        let anchor = ground.audit.as_ref().map(|audit| audit.head()).filter(|anchor| anchor.record_count > 0);
         match ground.rows.settle(id, from, settled, anchor.as_ref()) {
             Err(Error::RowCount { .. }) => {}
             other => return other,

@@ -322,6 +322,10 @@ fn anchor_of(bytes: &[u8]) -> Result<Anchor> {
 }
 
 fn append_anchor(anchors: &Journal<()>, anchor: &Anchor) -> Result<()> {
+    // A day without a line has nothing to anchor: the day before has its own.
+    if anchor.record_count == 0 {
+        return Ok(());
+    }
     let appended = anchors.append(|Head { seq, batch }, (), out| {
         let start = out.len();
         let line = AnchorLine { anchor: anchor.clone(), seq, batch };
