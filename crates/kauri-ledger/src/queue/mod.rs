@@ -288,7 +288,8 @@ impl Queue {
                 Some(session)
             }
             Ok(Ended::Aborted(at, error)) => {
-                let session = if is_fatal(&error) { None } else { Some(session) };
+                // A connection that failed is closed before the next is opened: it may still have a lock.
+                let session = Some(session).filter(|_| !is_fatal(&error));
                 self.aborted(session, batch, at, error)
             }
             Ok(Ended::Doubtful(why)) => {
@@ -340,7 +341,8 @@ impl Queue {
         why: &str,
     ) -> Option<Box<dyn Session>> {
         let epoch = self.shared.epoch;
-        let asked = (self.shared.connect)().and_then(|mut session| {
+        let ask = || -> session::Answer<(Box<dyn Session>, bool)> {
+            let mut session = (self.shared.connect)()?;
             let marked = session.marked(epoch)?.unwrap_or(0);
             // What a failed commit left in the database's own log must not come back, and what is seen of it must stay: a commit
             // after it says so for good. It writes what is there already, so that the answer is the same if this one fails too.
@@ -348,7 +350,9 @@ impl Queue {
             session.mark(epoch, marked)?;
             session.commit()?;
             Ok((session, marked == number))
-        });
+        };
+        let asked = catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| words(&*panic));
+        let asked = asked.and_then(|asked| asked.map_err(|error| error.to_string()));
         let is_applied = asked.as_ref().ok().map(|(_, is_applied)| *is_applied);
         let mut answers = answers.into_iter();
         for submission in batch {
@@ -489,7 +493,7 @@ struct Progress {
 /// One transaction.
 fn run(session: &mut dyn Session, batch: &[Submission], key: (i64, i64), progress: &mut Progress) -> Ended {
     if let Err(error) = session.begin() {
-        return Ended::Aborted(None, error);
+        return abort(session, None, error);
     }
     for (at, submission) in batch.iter().enumerate() {
         // A submission by itself is undone with the whole transaction.
