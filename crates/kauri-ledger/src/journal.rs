@@ -296,3 +296,6 @@ pub(crate) fn scan(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,6 +256,10 @@ impl Actions {
         let settled = Settled { status, result_ref, error: error.as_deref(), at };
         let from: &[Status] =
             if status == Status::NeedsHuman { &[Status::Started] } else { &[Status::Started, Status::NeedsHuman] };
+        // It may have been left before its row was made.
+        if self.inner.ground.rows.find(id)?.is_none() {
+            self.inner.ground.rows.insert(&begun.row(id))?;
+        }
         self.settle(id, from, &settled)?;
         self.inner.wal.append(&end_of(id, &begun.trace, &settled))?;
         let mut open = self.opened();
