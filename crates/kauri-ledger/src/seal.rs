@@ -7,7 +7,6 @@
 
 use std::io::Write as _;
 
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::journal::Head;
@@ -76,18 +75,29 @@ fn split<'a, const BYTES: usize>(line: &'a [u8], name: &[u8]) -> Result<(&'a [u8
     Ok((covered, sum))
 }
 
-/// The numbers stand at the end of what is covered. In text, quotes are escaped: this is not found inside of it.
+/// The numbers stand at the end of what is covered: `,"seq":7,"batch":6`, and in the audit the hash of the line before follows. They
+/// are read backwards, because this is asked of every line of a journal.
 fn head(covered: &[u8]) -> Result<Head, String> {
-    #[derive(Deserialize)]
-    struct Place {
-        seq: u64,
-        batch: u64,
-    }
-    let at = memchr::memmem::rfind(covered, b",\"seq\":").ok_or("a line without a seq")?;
-    let place = [b"{", &covered[at + 1..], b"}"].concat();
-    let Place { seq, batch } =
-        serde_json::from_slice(&place).map_err(|error| format!("a line without a seq: {error}"))?;
-    Ok(Head { seq, batch })
+    const PREV_HASH: &[u8] = b",\"prev_hash\":\"";
+    let prev_hash = covered.len().checked_sub(PREV_HASH.len() + 64 + 1).map(|at| covered.split_at(at));
+    let numbers = match prev_hash {
+        Some((before, hash)) if hash.starts_with(PREV_HASH) => before,
+        _ => covered,
+    };
+    let read = || {
+        let (before, batch) = number_at_end(numbers)?;
+        let (before, seq) = number_at_end(before.strip_suffix(b",\"batch\":")?)?;
+        before.ends_with(b",\"seq\":").then_some(Head { seq, batch })
+    };
+    read().ok_or_else(|| "a line without a seq and a batch".to_owned())
+}
+
+/// A number in the one form that it has, and what stands before it.
+fn number_at_end(bytes: &[u8]) -> Option<(&[u8], u64)> {
+    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).take(21).count();
+    let (before, digits) = bytes.split_at(bytes.len() - digits);
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    (digits.len() == 1 || digits.first() != Some(&b'0')).then_some((before, number))
 }
 
 /// Whether a line that is not sealed rightly is a whole object all the same. A crash leaves holes, which are none: such a line
@@ -114,6 +124,18 @@ mod tests {
         assert!(is_object(&line()));
         let mut out = br#"{"seq":7,"batch":6}"#.to_vec();
         assert!(check(&out).is_err() && is_object(&out));
+        for bad in [r#"{"a":1}"#, r#"{"a":1,"seq":7}"#, r#"{"a":1,"seq":07,"batch":6}"#, r#"{"a":1,"batch":6,"seq":7}"#]
+        {
+            let mut out = bad.as_bytes().to_vec();
+            seal(&mut out, 0);
+            assert!(check(&out).unwrap_err().contains("without a seq"), "{bad}");
+        }
+        out = format!(r#"{{"a":1,"seq":{},"batch":0}}"#, u64::MAX).into_bytes();
+        seal(&mut out, 0);
+        assert_eq!(check(&out), Ok(Head { seq: u64::MAX, batch: 0 }));
+        out = br#"{"a":1,"seq":7,"batch":6,"prev_hash":"0000000000000000000000000000000000000000000000000000000000000000"}"#.to_vec();
+        let hash = seal_with_hash(&mut out, 0);
+        assert_eq!(check_hash(&out), Ok((Head { seq: 7, batch: 6 }, hash)));
         out = br#"{"a":1,"seq":7,"batch":6}"#.to_vec();
         let hash = seal_with_hash(&mut out, 0);
         assert_eq!(check_hash(&out), Ok((Head { seq: 7, batch: 6 }, hash)));

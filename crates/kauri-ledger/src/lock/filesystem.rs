@@ -1,6 +1,8 @@
 //! Where a lock and a sync mean what they say: a disk of this machine, and no folder that something else copies about.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
@@ -38,8 +40,24 @@ const SYNCED: &[&str] = &[
 /// Files in a folder, or in one above it, that such a program leaves there.
 const SYNC_MARKS: &[&str] = &[".dropbox", ".stfolder", ".sync_folder"];
 
-/// Refuses a directory where locks or syncs cannot be trusted.
+/// How many directories are remembered.
+const GOOD_MAX: usize = 64;
+
+/// Refuses a directory where locks or syncs cannot be trusted. What was found good is not looked at again by this process.
 pub(super) fn check(directory: &Path) -> Result<()> {
+    static GOOD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    if !good.contains(directory) {
+        look(directory)?;
+        if good.len() >= GOOD_MAX {
+            good.clear();
+        }
+        good.insert(directory.to_owned());
+    }
+    Ok(())
+}
+
+fn look(directory: &Path) -> Result<()> {
     let magic = magic(directory)?;
     let marked = |mark: &&&str| directory.ancestors().any(|above| above.join(mark).exists());
     let mark = SYNC_MARKS.iter().find(marked);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -46,15 +47,15 @@ const META_BYTES_MAX: u64 = 64 << 10;
 impl Holder {
     /// This process, now.
     pub(crate) fn this_process(now: Timestamp, lock_order_position: u32) -> Self {
-        let pid = std::process::id();
+        let this = this_process();
         Self {
-            pid,
+            pid: std::process::id(),
             timestamp: now,
             lock_order_position,
             lock_version: LOCK_VERSION,
-            process_start: process_start(pid),
-            boot_id: boot_id(),
-            command: command(pid),
+            process_start: this.start,
+            boot_id: this.boot_id.clone(),
+            command: this.command.clone(),
             age: Duration::ZERO,
             is_alive: Some(true),
         }
@@ -63,8 +64,8 @@ impl Holder {
     /// Whether this is the process that asks.
     #[must_use]
     pub fn is_this_process(&self) -> bool {
-        let pid = std::process::id();
-        self.pid == pid && self.process_start == process_start(pid) && self.boot_id == boot_id()
+        let this = this_process();
+        self.pid == std::process::id() && self.process_start == this.start && self.boot_id == this.boot_id
     }
 
     /// Reads the metadata of a lock, if there is any that can be read.
@@ -92,9 +93,31 @@ impl Holder {
     /// Whether the process of this pid is still the one that wrote the metadata.
     fn look(&self) -> Option<bool> {
         match (&self.boot_id, self.process_start) {
-            (Some(boot), _) if boot_id().is_some_and(|now| now != *boot) => Some(false),
-            (Some(_), Some(start)) if boot_id().is_some() => Some(process_start(self.pid) == Some(start)),
+            (Some(boot), _) if this_process().boot_id.as_ref().is_some_and(|now| now != boot) => Some(false),
+            (Some(_), Some(start)) if this_process().boot_id.is_some() => Some(process_start(self.pid) == Some(start)),
             _ => None,
+        }
+    }
+}
+
+/// What does not change while this process lives.
+struct ThisProcess {
+    pid: u32,
+    start: Option<u64>,
+    boot_id: Option<String>,
+    command: Option<String>,
+}
+
+fn this_process() -> Arc<ThisProcess> {
+    static KNOWN: Mutex<Option<Arc<ThisProcess>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = std::process::id();
+    // A forked child is another process with the memory of its parent.
+    match &*known {
+        Some(this) if this.pid == pid => Arc::clone(this),
+        _ => {
+            let this = ThisProcess { pid, start: process_start(pid), boot_id: boot_id(), command: command(pid) };
+            Arc::clone(known.insert(Arc::new(this)))
         }
     }
 }
