@@ -81,11 +81,13 @@ fn main() -> ExitCode {
         Command::Kill { count, seed } => in_directory(|directory| {
             let kills = kill::kills(&this(), directory, seed, count)?;
             let kill::Kills { kills, actions, orphans, repairs, steps } = kills;
-            Ok(format!("{kills} kills, {actions} actions, {orphans} orphans, {repairs} repairs, by step {steps:?}"))
+            eprintln!("{kills} kills, {actions} actions, {orphans} orphans, {repairs} repairs, by step {steps:?}");
+            Ok(format!("{kills} kills"))
         }),
         Command::Race { processes, times } => in_directory(|directory| {
             let race::Races { taken, refused, told } = race::races(&this(), directory, processes, times)?;
-            Ok(format!("taken {taken} times, refused {refused} times, told who has it {told} times"))
+            eprintln!("taken {taken} times, refused {refused} times, told who has it {told} times");
+            Ok(format!("{taken} races"))
         }),
         Command::KillChild { directory, step, before, micros, salt } => {
             kill::child(&directory, step, before, micros, salt).map(|()| String::new())
