@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use kauri_disk::{Disk, MemoryDisk, Open, OsDisk};
 use kauri_ledger::{
-    ActionRow, Actions, Anchor, Begin, Database, Ground, Home, Redactor, Result, Rows, Settled, Standing, Status,
+    ActionRow, Actions, Anchor, Begin, Database, Ground, Home, Mark, Redactor, Result, Rows, Settled, Standing, Status,
     SystemClock, WAL_NAME,
 };
 use rusqlite::Connection;
@@ -290,7 +290,7 @@ fn in_its_own_process(path: &Path, lines: u64) -> [f64; 3] {
 pub(crate) fn reconcile_once(path: &Path, lines: u64) -> String {
     let database = Arc::new(Database::open(path, Arc::new(SystemClock), |_| {}).expect("a database"));
     // Nothing is known to agree: everything is compared.
-    database.set_mark(0).expect("no trouble");
+    database.set_mark(&Mark { seq: 0, end_at: 0, checksum: String::new() }).expect("no trouble");
     let disk = Arc::new(OsDisk::new(path).expect("a disk"));
     let (began, worked, before) = (Instant::now(), thread_time(), megabytes("VmRSS:"));
     let (_, found) = Actions::open(ground(disk, database)).expect("no trouble");
@@ -377,11 +377,11 @@ impl Rows for MapRows {
         Ok(None)
     }
 
-    fn mark(&self) -> Result<u64> {
-        Ok(0)
+    fn mark(&self) -> Result<Option<Mark>> {
+        Ok(None)
     }
 
-    fn set_mark(&self, _: u64) -> Result<()> {
+    fn set_mark(&self, _: &Mark) -> Result<()> {
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kauri_disk::{Disk, Open, OsDisk};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::action::{ActionRow, Rows, Settled, Standing, Status};
+use crate::action::{ActionRow, Mark, Rows, Settled, Standing, Status};
 use crate::audit::Anchor;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
@@ -310,16 +310,22 @@ impl Rows for Database {
         self.read(|connection| connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional())
     }
 
-    fn mark(&self) -> Result<u64> {
-        let sql = "SELECT seq FROM journal_marks WHERE name = 'actions'";
-        let found: Option<i64> = self.read(|connection| connection.query_row(sql, [], |row| row.get(0)).optional())?;
-        Ok(found.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
+    fn mark(&self) -> Result<Option<Mark>> {
+        let sql = "SELECT seq, end_at, checksum FROM journal_marks WHERE name = 'actions'";
+        self.read(|connection| {
+            let mark = |row: &Row<'_>| {
+                let number = |at| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
+                Ok(Mark { seq: number(0)?, end_at: number(1)?, checksum: row.get(2)? })
+            };
+            connection.query_row(sql, [], mark).optional()
+        })
     }
 
-    fn set_mark(&self, seq: u64) -> Result<()> {
-        let sql = "INSERT INTO journal_marks (name, seq) VALUES ('actions', ?1)
-                   ON CONFLICT (name) DO UPDATE SET seq = excluded.seq";
-        self.queue.submit(sql, [i64::try_from(seq).unwrap_or(i64::MAX).into()]).map(drop)
+    fn set_mark(&self, mark: &Mark) -> Result<()> {
+        let sql = "INSERT INTO journal_marks (name, seq, end_at, checksum) VALUES ('actions', ?1, ?2, ?3)
+                   ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, end_at = excluded.end_at, checksum = excluded.checksum";
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX).into();
+        self.queue.submit(sql, [number(mark.seq), number(mark.end_at), mark.checksum.as_str().into()]).map(drop)
     }
 
     fn set_anchor(&self, anchor: &Anchor) -> Result<()> {

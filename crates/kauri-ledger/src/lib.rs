@@ -40,7 +40,7 @@ mod seal;
 mod switch;
 
 pub use action::{
-    Action, ActionRow, Actions, BadStatus, Begin, Decision, Ground, ID_BYTES_MAX, Reconciliation, Repair, Rows,
+    Action, ActionRow, Actions, BadStatus, Begin, Decision, Ground, ID_BYTES_MAX, Mark, Reconciliation, Repair, Rows,
     Settled, Standing, Status, WAL_NAME, WalLine,
 };
 pub use artifact::{Artifact, ArtifactReader};

@@ -57,7 +57,9 @@ CREATE TABLE writer_epochs (
 );
 CREATE TABLE journal_marks (
     name TEXT PRIMARY KEY,
-    seq INTEGER NOT NULL
+    seq INTEGER NOT NULL,
+    end_at INTEGER NOT NULL,
+    checksum TEXT NOT NULL
 );",
 ];
 

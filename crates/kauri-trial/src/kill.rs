@@ -17,8 +17,8 @@ use std::{fs, io};
 
 use kauri_disk::{Disk, File, Open, OsDisk};
 use kauri_ledger::{
-    ActionRow, Actions, Anchor, Artifact, Begin, Database, Decision, Ground, Home, Ledger, Redactor, Rows, Settled,
-    Standing, Status, SystemClock,
+    ActionRow, Actions, Anchor, Artifact, Begin, Database, Decision, Ground, Home, Ledger, Mark, Redactor, Rows,
+    Settled, Standing, Status, SystemClock,
 };
 use kauri_sim::Rng;
 
@@ -322,12 +322,12 @@ impl Rows for DyingRows {
         self.0.retry_of(id)
     }
 
-    fn mark(&self) -> kauri_ledger::Result<u64> {
+    fn mark(&self) -> kauri_ledger::Result<Option<Mark>> {
         self.0.mark()
     }
 
-    fn set_mark(&self, seq: u64) -> kauri_ledger::Result<()> {
-        self.0.set_mark(seq)
+    fn set_mark(&self, mark: &Mark) -> kauri_ledger::Result<()> {
+        self.0.set_mark(mark)
     }
 
     fn set_anchor(&self, anchor: &Anchor) -> kauri_ledger::Result<()> {

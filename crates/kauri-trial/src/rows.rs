@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kauri_disk::{Disk, File, Open};
-use kauri_ledger::{ActionRow, Anchor, BatchKey, Error, Result, Rows, Settled, Standing, Status};
+use kauri_ledger::{ActionRow, Anchor, BatchKey, Error, Mark, Result, Rows, Settled, Standing, Status};
 use serde_json::{Value, json};
 
 const NAME: &str = "rows";
@@ -26,7 +26,7 @@ struct State {
     end: u64,
     actions: BTreeMap<String, ActionRow>,
     anchors: BTreeMap<String, Anchor>,
-    mark: u64,
+    mark: Option<Mark>,
     is_broken: bool,
 }
 
@@ -38,7 +38,7 @@ impl LogRows {
     pub fn open(disk: &Arc<dyn Disk>) -> std::io::Result<Self> {
         let file = disk.open(NAME, Open::Create)?;
         let (end, actions, anchors) = (0, BTreeMap::new(), BTreeMap::new());
-        let mut state = State { file, end, actions, anchors, mark: 0, is_broken: false };
+        let mut state = State { file, end, actions, anchors, mark: None, is_broken: false };
         while let Some(changes) = state.read()? {
             state.apply(&changes);
         }
@@ -90,8 +90,11 @@ impl State {
             let row = row_of(&changes["row"]);
             self.actions.insert(row.action_id.clone(), row);
         }
-        if let Some(mark) = changes["mark"].as_u64() {
-            self.mark = mark;
+        if changes["mark"].is_object() {
+            let mark = &changes["mark"];
+            let number = |name: &str| mark[name].as_u64().unwrap_or(0);
+            let checksum = text(&mark["checksum"]).unwrap_or_default();
+            self.mark = Some(Mark { seq: number("seq"), end_at: number("end_at"), checksum });
         }
         if changes["anchor"].is_object() {
             let anchor = &changes["anchor"];
@@ -213,12 +216,13 @@ impl Rows for LogRows {
         Ok(state.actions.values().find(|row| row.retry_of.as_deref() == Some(id)).map(|row| row.action_id.clone()))
     }
 
-    fn mark(&self) -> Result<u64> {
-        Ok(self.state().mark)
+    fn mark(&self) -> Result<Option<Mark>> {
+        Ok(self.state().mark.clone())
     }
 
-    fn set_mark(&self, seq: u64) -> Result<()> {
-        self.state().commit(&json!({ "mark": seq }))
+    fn set_mark(&self, mark: &Mark) -> Result<()> {
+        let Mark { seq, end_at, checksum } = mark;
+        self.state().commit(&json!({ "mark": { "seq": seq, "end_at": end_at, "checksum": checksum } }))
     }
 
     fn set_anchor(&self, anchor: &Anchor) -> Result<()> {

@@ -27,7 +27,7 @@ use kauri_disk::Disk;
 
 pub use self::handle::Action;
 pub use self::reconcile::{Reconciliation, Repair};
-pub use self::rows::{ActionRow, Rows, Settled, Standing};
+pub use self::rows::{ActionRow, Mark, Rows, Settled, Standing};
 pub use self::status::{BadStatus, Status};
 use self::wal::Wal;
 pub use self::wal::{WAL_NAME, WalLine};
@@ -323,8 +323,6 @@ impl Actions {
     /// Whatever the disk reports. The journal is then the old one or the new one; both hold every open action.
     pub fn compact(&self) -> Result<()> {
         let _all = self.inner.gate.write().unwrap_or_else(PoisonError::into_inner);
-        // Lines are counted anew: what is known of the old ones says nothing of the new.
-        self.inner.ground.rows.set_mark(0)?;
         let open = self.opened();
         let mut lines = Vec::with_capacity(open.len());
         for (id, begun) in open.iter() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::wal::{Wal, WalLine};
+use super::wal::{self, Wal, WalLine};
 use super::{ActionRow, Begun, Ground, Settled, Status, end_of, line_of};
 use crate::artifact::Artifacts;
 use crate::error::Result;
@@ -96,7 +96,12 @@ struct Ended {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(ground: &'a Ground, artifacts: &'a Artifacts) -> Result<Self> {
-        let (mark, open, ended) = (ground.rows.mark()?, BTreeMap::new(), Vec::with_capacity(LOOKUPS_MAX));
+        let mark = match ground.rows.mark()? {
+            Some(mark) if wal::holds(&*ground.journal, &mark)? => mark.seq,
+            // Nothing was compared yet, or the journal is another: it was written anew, or the rows are an older copy.
+            _ => 0,
+        };
+        let (open, ended) = (BTreeMap::new(), Vec::with_capacity(LOOKUPS_MAX));
         Ok(Self { ground, artifacts, mark, open, ended, found: Reconciliation::default() })
     }
 
@@ -208,8 +213,10 @@ impl<'a> Comparison<'a> {
         let mut kept = self.compare_open(wal, open)?;
         self.compare_rows(wal, &mut kept, &live)?;
         self.found.orphans = kept.iter().map(|(id, begun)| begun.row(id)).collect();
-        if live.is_empty() && wal.last() != self.mark {
-            self.ground.rows.set_mark(wal.last())?;
+        if live.is_empty()
+            && let Some(mark) = wal.mark(&*self.ground.journal)?.filter(|mark| mark.seq != self.mark)
+        {
+            self.ground.rows.set_mark(&mark)?;
         }
         kept.extend(live);
         Ok((kept, self.found))

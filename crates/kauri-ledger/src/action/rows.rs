@@ -31,6 +31,17 @@ pub struct ActionRow {
 /// How far an action has come, and where its result is.
 pub type Standing = (Status, Option<String>);
 
+/// A line of the journal, by its place and its checksum: a journal that was written anew does not have it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The number of the line.
+    pub seq: u64,
+    /// Where it ends.
+    pub end_at: u64,
+    /// Its checksum.
+    pub checksum: String,
+}
+
 /// What became of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled<'a> {
@@ -83,13 +94,13 @@ pub trait Rows: Send + Sync + 'static {
 
     /// Up to which line the journal is known to agree with the rows.
     #[expect(clippy::missing_errors_doc, reason = "as of find")]
-    fn mark(&self) -> Result<u64>;
+    fn mark(&self) -> Result<Option<Mark>>;
 
     /// Sets that.
     ///
     /// # Errors
     /// Whatever goes wrong with writing.
-    fn set_mark(&self, seq: u64) -> Result<()>;
+    fn set_mark(&self, mark: &Mark) -> Result<()>;
 
     /// Keeps an anchor of the audit, unless a later one of its day is kept.
     ///

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use kauri_disk::Disk;
 use serde::{Deserialize, Serialize};
 
+use super::rows::Mark;
 use super::status::Status;
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -92,9 +93,49 @@ impl Wal {
         self.journal.bytes()
     }
 
-    pub(crate) fn last(&self) -> u64 {
-        self.journal.tip().0
+    /// The last line, by its place and its checksum; nothing if there is no line.
+    pub(crate) fn mark(&self, disk: &dyn Disk) -> Result<Option<Mark>> {
+        let (seq, end_at) = (self.journal.tip().0, self.journal.bytes());
+        let tail = tail(disk, end_at)?;
+        Ok(checksum_of(&tail).filter(|_| seq > 0).map(|checksum| Mark { seq, end_at, checksum }))
     }
+}
+
+/// Whether the journal has the line of this mark, at its place. If so, all before it is as it was: lines are only appended.
+pub(crate) fn holds(disk: &dyn Disk, mark: &Mark) -> Result<bool> {
+    let tail = tail(disk, mark.end_at)?;
+    let place = format!(",\"seq\":{},\"batch\":", mark.seq);
+    let has_place = memchr::memmem::rfind(&tail, place.as_bytes()).is_some();
+    Ok(has_place && checksum_of(&tail).as_deref() == Some(&mark.checksum))
+}
+
+/// How much of a line's end holds its numbers and its checksum.
+const TAIL_BYTES: usize = 128;
+
+/// The bytes before this position, as many as tell a line's end; none if the journal is not so long.
+fn tail(disk: &dyn Disk, end_at: u64) -> Result<Vec<u8>> {
+    let failed = || crate::Error::io(format!("read {WAL_NAME}"));
+    let file = match disk.open(WAL_NAME, kauri_disk::Open::ReadOnly) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(failed())?,
+    };
+    if file.len().map_err(failed())? < end_at {
+        return Ok(Vec::new());
+    }
+    let mut tail = vec![0; usize::try_from(end_at).unwrap_or(usize::MAX).min(TAIL_BYTES)];
+    file.read_at(end_at - tail.len() as u64, &mut tail).map_err(failed())?;
+    Ok(tail)
+}
+
+/// The checksum of the line that ends here.
+fn checksum_of(tail: &[u8]) -> Option<String> {
+    let line = tail.strip_suffix(b"\"}\n")?;
+    let digits = line
+        .len()
+        .checked_sub(16)
+        .map(|at| line.split_at(at))
+        .filter(|(before, _)| before.ends_with(b",\"checksum\":\""))?;
+    String::from_utf8(digits.1.to_vec()).ok()
 }
 
 /// Calls `each` with every line of a journal that somebody may be appending to. Changes nothing.

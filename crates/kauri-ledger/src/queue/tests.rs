@@ -71,6 +71,14 @@ impl Orders {
     }
 }
 
+struct OpenAtLast<'a>(&'a Orders);
+
+impl Drop for OpenAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.shut(false);
+    }
+}
+
 struct Faulty {
     session: Sqlite,
     orders: Arc<Orders>,
@@ -269,6 +277,9 @@ fn a_full_queue_lets_callers_wait_and_refuses_who_would_not() {
         fixture.until(|stats| stats.depth == 0 && fixture.queue.state().writing);
         (1..=4).for_each(submit);
         fixture.until(|stats| stats.depth == 4);
+        // Whatever fails from here on, nobody is left standing at the gate.
+        let _opened_at_last = OpenAtLast(&fixture.orders);
+        assert!(fixture.queue.state().is_full(4));
         assert!(matches!(fixture.queue.try_submit(INSERT, [9.into(), "x".into()]), Err(Error::QueueFull)));
         submit(5);
         fixture.until(|stats| stats.waits == 1);

@@ -375,6 +375,26 @@ fn a_compacted_journal_keeps_every_open_action() {
 }
 
 #[test]
+fn an_older_copy_of_the_database_is_compared_with_a_journal_that_was_compacted_since() {
+    let scratch = Scratch::new("older-copy");
+    let (ledger, _) = scratch.ledger();
+    (0..8).for_each(|at| drop(complete(&ledger, &format!("early-{at}"))));
+    drop(ledger.reconcile().unwrap());
+    drop(ledger);
+    let (database, copy) = (scratch.home().join("runtime/runtime.db"), scratch.home().join("copy.db"));
+    std::fs::copy(&database, &copy).unwrap();
+    let (ledger, _) = scratch.ledger();
+    ledger.actions().compact().unwrap();
+    (0..3).for_each(|at| drop(complete(&ledger, &format!("late-{at}"))));
+    drop(ledger);
+    // The copy knows that sixteen lines agreed once: those of another journal.
+    std::fs::copy(&copy, &database).unwrap();
+    let (ledger, found) = scratch.ledger();
+    assert_eq!(found.repairs.len(), 3, "{found:?}");
+    assert_eq!(status(&ledger, "late-2"), Some(Status::Completed));
+}
+
+#[test]
 fn a_torn_tail_is_cut_off_reported_and_audited() {
     let scratch = Scratch::new("torn");
     complete(&scratch.ledger().0, "a");
