@@ -23,6 +23,8 @@ const CASES_FIRST: u64 = 1024;
 /// Rounds at most, so that tests which ignore the number of cases do not go on for ever.
 const ROUNDS_MAX: u32 = 12;
 
+const TRIAL: &str = "crates/kauri-trial/src/main.rs";
+
 /// Runs at most, for the same reason.
 const RACES_MAX: u32 = 10_000;
 
@@ -68,6 +70,11 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         all.push(Campaign { name: "crashes".to_owned(), search: Box::new(|share| simulate("crash", share)) });
         all.push(Campaign { name: "maps".to_owned(), search: Box::new(|share| simulate("model", share)) });
     }
+    if tree.holds(TRIAL) {
+        all.push(Campaign { name: "ledger crashes".to_owned(), search: Box::new(search_ledger_crashes) });
+        all.push(Campaign { name: "ledger kills".to_owned(), search: Box::new(search_kills) });
+        all.push(Campaign { name: "lock races".to_owned(), search: Box::new(search_lock_races) });
+    }
     if tree.holds(ARENA) {
         all.push(Campaign { name: "races".to_owned(), search: Box::new(search_races) });
     }
@@ -109,13 +116,50 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
 
 /// The store, crashed or compared with maps: stores of ever new seeds.
 fn simulate(command: &str, share: Duration) -> Result<String> {
+    for_minutes("kauri-sim", command, share)
+}
+
+/// The ledger, crashed on a simulated disk.
+fn search_ledger_crashes(share: Duration) -> Result<String> {
+    for_minutes("kauri-trial", "crash", share)
+}
+
+fn for_minutes(package: &str, command: &str, share: Duration) -> Result<String> {
     let minutes = (share.as_secs() / 60).max(1).to_string();
-    let call = cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--"]);
-    let call = call.arguments([command, "--minutes", &minutes]);
+    last_line(&released(package, &[command, "--minutes"]).arguments([minutes]))
+}
+
+/// Processes that work on a ledger, killed: a thousand of each seed.
+fn search_kills(share: Duration) -> Result<String> {
+    again(share, |seed| released("kauri-trial", &["kill", "--count", "1000", "--seed", &seed.to_string()]))
+}
+
+/// Processes that want the same lock.
+fn search_lock_races(share: Duration) -> Result<String> {
+    again(share, |_| released("kauri-trial", &["race"]))
+}
+
+/// Calls for as long as there is time, and says what the last one said.
+fn again(share: Duration, call: impl Fn(u32) -> Invocation) -> Result<String> {
+    let began = Instant::now();
+    for runs in 1..=RACES_MAX {
+        let said = last_line(&call(runs))?;
+        if runs == RACES_MAX || began.elapsed() > share {
+            return Ok(format!("{runs} times, the last: {said}"));
+        }
+    }
+    unreachable!("the last run returns")
+}
+
+fn released(package: &str, arguments: &[&str]) -> Invocation {
+    cargo(&["run", "--release", "--locked", "-p", package, "--"]).arguments(arguments.iter().copied())
+}
+
+fn last_line(call: &Invocation) -> Result<String> {
     println!("      {call}");
-    let mut tried = String::new();
-    call.watch(|line| line.clone_into(&mut tried))?;
-    Ok(tried)
+    let mut said = String::new();
+    call.watch(|line| line.clone_into(&mut said))?;
+    Ok(said)
 }
 
 /// The arena's threads under ThreadSanitizer, again and again: every run mixes them differently.
@@ -154,12 +198,24 @@ mod tests {
         let tree = Tree::of(&[
             (ARENA, "[package]\nname = \"kauri-arena\"\n"),
             (SIMULATOR, "[package]\nname = \"kauri-sim\"\n"),
+            (TRIAL, ""),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n[dev-dependencies]\nproptest.workspace = true\n"),
             ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"f\"\n[[bin]]\nname = \"frame\"\n[[bin]]\nname = \"key\"\n"),
         ]);
         let names: Vec<String> = campaigns(&tree).into_iter().map(|campaign| campaign.name).collect();
-        assert_eq!(names, ["properties", "crashes", "maps", "races", "fuzz frame", "fuzz key"]);
+        let expected = [
+            "properties",
+            "crashes",
+            "maps",
+            "ledger crashes",
+            "ledger kills",
+            "lock races",
+            "races",
+            "fuzz frame",
+            "fuzz key",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

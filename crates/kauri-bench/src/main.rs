@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! kauri-bench wire [--quick] [--json FILE]
+//! kauri-bench ledger [--quick] [--json FILE]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -12,6 +13,7 @@
 #![expect(clippy::disallowed_methods, reason = "a binary at the edge: it writes the file that it was told to write")]
 #![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
 
+mod ledger;
 mod measure;
 mod peer;
 mod report;
@@ -39,6 +41,11 @@ struct Command {
 enum Suite {
     /// Frames and keys: encode and decode, against prost, rmp-serde, bincode and memcpy.
     Wire(Options),
+    /// The writer queue, the journal, locks and reconciliation, against bare SQLite and bare files.
+    Ledger(Options),
+    /// One reconciliation, in a process of its own.
+    #[command(hide = true)]
+    Reconcile { directory: PathBuf, lines: u64 },
 }
 
 #[derive(Args)]
@@ -52,12 +59,20 @@ struct Options {
     /// Another number of rounds, for tests.
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
+    /// One part of the suite `ledger` alone.
+    #[arg(long, value_name = "PART", hide = true)]
+    only: Option<String>,
 }
 
 impl Options {
     fn plan(&self) -> Plan {
         let plan = if self.quick { Plan::QUICK } else { Plan::FULL };
         Plan { rounds: self.rounds.unwrap_or(plan.rounds), ..plan }
+    }
+
+    /// The file for the rows, if one was asked for.
+    fn file(&self) -> io::Result<Option<File>> {
+        self.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()
     }
 }
 
@@ -70,6 +85,10 @@ fn main() -> ExitCode {
         Suite::Wire(options) => {
             let fixtures = wire::Fixtures::new();
             run(options, fixtures.workloads(), wire::goals)
+        }
+        Suite::Ledger(options) => run_ledger(options),
+        Suite::Reconcile { directory, lines } => {
+            writeln!(io::stdout(), "{}", ledger::reconcile_once(directory, *lines))
         }
     };
     match done {
@@ -97,20 +116,35 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// Runs one suite and reports it. The file is opened first, so that a bad path is not found out after a minute.
 fn run(options: &Options, workloads: Vec<Workload<'_>>, goals: fn(&[Outcome]) -> Vec<Goal>) -> io::Result<()> {
-    let file =
-        options.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()?;
+    let file = options.file()?;
     let (plan, count) = (options.plan(), workloads.len());
     let mut outcomes = Vec::with_capacity(count);
     for (at, workload) in workloads.into_iter().enumerate() {
         eprintln!("[{:>2}/{count}] {}", at + 1, workload.name());
         outcomes.push(workload.race(plan));
     }
+    tell(&outcomes, &goals(&outcomes), file)
+}
+
+/// The same for a suite that waits for the disk.
+fn run_ledger(options: &Options) -> io::Result<()> {
+    let file = options.file()?;
+    let plan = match (options.rounds, options.quick) {
+        (Some(_), _) => ledger::Plan::LEAST,
+        (None, true) => ledger::Plan::QUICK,
+        (None, false) => ledger::Plan::FULL,
+    };
+    let outcomes = ledger::run(plan, options.only.as_deref(), |part| eprintln!("{part}"))?;
+    tell(&outcomes, &ledger::goals(&outcomes), file)
+}
+
+fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    report::write_table(&outcomes, &mut out)?;
-    report::write_goals(&goals(&outcomes), &mut out)?;
+    report::write_table(outcomes, &mut out)?;
+    report::write_goals(goals, &mut out)?;
     out.flush()?;
     match file {
-        Some(file) => report::write_json(&outcomes, file),
+        Some(file) => report::write_json(outcomes, file),
         None => Ok(()),
     }
 }

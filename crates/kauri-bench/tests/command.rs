@@ -35,6 +35,30 @@ fn wire_prints_a_table_and_writes_rows() {
 }
 
 #[test]
+fn ledger_prints_a_table_and_writes_rows() {
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/ledger.json");
+    let output = bench(&["ledger", "--rounds", "1", "--json", file]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(
+        table.starts_with("workload ") && table.matches("met  ").count() + table.matches("missed").count() == 6,
+        "{table}"
+    );
+    let rows: Vec<serde_json::Value> = serde_json::from_reader(std::fs::File::open(file).unwrap()).unwrap();
+    let workloads: Vec<&str> = rows.iter().filter_map(|row| row["workload"].as_str()).collect();
+    for part in
+        ["writer queue, 1 caller", "writer queue, 64 callers", "journal append, 32 callers", "reconcile 1 M lines"]
+    {
+        assert!(workloads.contains(&part), "{part}: {workloads:?}");
+    }
+    for row in rows {
+        let number = |field: &str| row[field].as_f64().unwrap();
+        let ratio = if row["unit"] == "/s" { number("ours") / number("peer") } else { number("peer") / number("ours") };
+        assert!((number("ratio") - ratio).abs() < 1e-9 * ratio.max(1.0), "{row}");
+    }
+}
+
+#[test]
 fn bad_arguments_are_one_line_and_exit_code_2() {
     let cases: [(&[&str], &str); 5] = [
         (&[], "requires a subcommand"),

@@ -52,6 +52,12 @@ pub trait Disk: Send + Sync + 'static {
     /// `NotFound` if there is no such name.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// The names of all files, in the order of their bytes. What is no file, or has no plain name, is left out.
+    ///
+    /// # Errors
+    /// Whatever the disk reports.
+    fn names(&self) -> io::Result<Vec<String>>;
+
     /// Returns when every earlier creation, renaming and removal is durable. It says nothing about the files' bytes.
     ///
     /// # Errors

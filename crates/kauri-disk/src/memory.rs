@@ -34,7 +34,7 @@ impl MemoryDisk {
         Self::default()
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Node>>> {
+    fn lock_names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Node>>> {
         // No code that can panic runs under this lock half-way through a change, so a poisoned map is still whole.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,7 +43,7 @@ impl MemoryDisk {
 impl Disk for MemoryDisk {
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
         check_name(name)?;
-        let mut names = self.names();
+        let mut names = self.lock_names();
         let node = match (names.get(name), how) {
             (Some(_), Open::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Some(node), _) => Arc::clone(node),
@@ -59,7 +59,7 @@ impl Disk for MemoryDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from)?;
         check_name(to)?;
-        let mut names = self.names();
+        let mut names = self.lock_names();
         let node = names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         names.insert(to.to_owned(), node);
         Ok(())
@@ -67,7 +67,11 @@ impl Disk for MemoryDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name)?;
-        self.names().remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.lock_names().remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.lock_names().keys().cloned().collect())
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -141,7 +145,7 @@ impl fmt::Debug for MemoryFile {
 
 impl fmt::Debug for MemoryDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryDisk").field(&self.names().keys()).finish()
+        f.debug_tuple("MemoryDisk").field(&self.lock_names().keys()).finish()
     }
 }
 

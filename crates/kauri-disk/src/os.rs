@@ -80,6 +80,22 @@ impl Disk for OsDisk {
         fs::remove_file(self.path_of(name)?)
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for found in fs::read_dir(&self.path)? {
+            let found = found?;
+            let name = found.file_name().into_string().ok().filter(|name| check_name(name).is_ok());
+            // A name may go away between the listing and the question what it is.
+            if let Some(name) = name
+                && found.file_type().is_ok_and(|kind| kind.is_file())
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         self.directory.sync_all()
     }

@@ -70,6 +70,10 @@ impl Disk for BusyDisk {
         Ok(Box::new(BusyFile { file: self.disk.open(name, how)?, disk: self.clone() }))
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
     }

@@ -10,6 +10,7 @@ use crate::rng::Rng;
 /// Checks that this empty disk keeps the contract of [`Disk`] and [`File`], and panics where it does not. What it leaves on
 /// the disk is of no use.
 pub fn conformance(disk: &dyn Disk) {
+    names_are_listed_in_order(disk);
     names_are_plain(disk);
     opening_asks_for_what_is_there(disk);
     writes_are_read_back_and_grow_the_file(disk);
@@ -37,6 +38,20 @@ fn bytes(file: &dyn File) -> Vec<u8> {
 
 fn refusal(disk: &dyn Disk, name: &str, how: Open) -> ErrorKind {
     disk.open(name, how).expect_err("refused").kind()
+}
+
+fn names_are_listed_in_order(disk: &dyn Disk) {
+    assert_eq!(disk.names().expect("a list"), Vec::<String>::new(), "an empty disk");
+    for name in ["b", "a", "é", "a.new"] {
+        make(disk, name, b"");
+    }
+    assert_eq!(disk.names().expect("a list"), ["a", "a.new", "b", "é"]);
+    disk.rename("a", "c").expect("renamed");
+    disk.remove("é").expect("removed");
+    assert_eq!(disk.names().expect("a list"), ["a.new", "b", "c"]);
+    for name in ["b", "c", "a.new"] {
+        disk.remove(name).expect("removed");
+    }
 }
 
 fn names_are_plain(disk: &dyn Disk) {

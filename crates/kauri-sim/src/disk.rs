@@ -223,6 +223,10 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.state().live.names.keys().map(ToString::to_string).collect())
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state();
         let struck = state.strike(Call::SyncDir);

@@ -41,6 +41,10 @@ impl Disk for Watched {
         Ok(Box::new(WatchedFile { file, syncs: Arc::clone(&self.syncs), fails: Arc::clone(&self.fails) }))
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
     }

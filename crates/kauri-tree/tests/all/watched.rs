@@ -46,6 +46,10 @@ impl Disk for WatchedDisk {
         Ok(Box::new(WatchedFile { file: self.disk.open(name, how)?, watch: self.watch.clone() }))
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
     }

@@ -1,0 +1,395 @@
+//! The suite `ledger`: the writer queue, the journal, the locks and the reconciliation, on the disk of this machine.
+//!
+//! These wait for the disk, so the wall clock counts. Contenders take turns, round after round, and the median of the rounds is
+//! compared; what else the machine does falls on all of them alike.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kauri_disk::{Disk, MemoryDisk, Open, OsDisk};
+use kauri_ledger::{
+    ActionRow, Actions, Anchor, Begin, Database, Ground, Home, Mark, Redactor, Result, Rows, Settled, Standing, Status,
+    SystemClock, WAL_NAME,
+};
+use rusqlite::Connection;
+
+use crate::measure::{Estimate, Outcome, Unit, thread_time};
+use crate::report::{Bound, Goal};
+
+const RAW: &str = "sqlite, 1 caller";
+const ONE: &str = "1 caller";
+const SYNCED: &str = "write and sync";
+const FLOCK: &str = "bare flock";
+const READ: &str = "read the file";
+
+const QUEUE_ONE: &str = "writer queue, 1 caller";
+const QUEUE_MANY: &str = "writer queue, 64 callers";
+const JOURNAL_MANY: &str = "journal append, 32 callers";
+const LOCK: &str = "lock and release a home";
+const RECONCILE: &str = "reconcile 1 M lines";
+const RECONCILE_PROCESSOR: &str = "processor time of it";
+const RECONCILE_MEMORY: &str = "memory of it";
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    rounds: usize,
+    turn: Duration,
+    lines: u64,
+}
+
+impl Plan {
+    pub(crate) const FULL: Self = Self { rounds: 21, turn: Duration::from_millis(250), lines: 1_000_000 };
+    pub(crate) const QUICK: Self = Self { rounds: 5, turn: Duration::from_millis(100), lines: 1_000_000 };
+
+    /// For tests: as little as there can be.
+    pub(crate) const LEAST: Self = Self { rounds: 1, turn: Duration::from_millis(2), lines: 1_000 };
+}
+
+/// A directory of this run's own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        // Beside the build, not in a directory for temporary files: that may be in memory.
+        let base = std::env::current_exe()?.parent().map_or_else(std::env::temp_dir, Path::to_owned);
+        let path = base.join(format!("kauri-bench-ledger-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    fn directory(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).expect("our own directory");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the suite.
+pub(crate) fn run(plan: Plan, only: Option<&str>, progress: impl Fn(&str)) -> std::io::Result<Vec<Outcome>> {
+    type Part = fn(Plan, &Scratch) -> Vec<Outcome>;
+    let parts: [(&str, Part); 4] = [("queue", queue), ("journal", journal), ("lock", lock), ("reconcile", reconcile)];
+    let scratch = Scratch::new()?;
+    let mut outcomes = Vec::new();
+    for (name, part) in parts.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        progress(name);
+        outcomes.extend(part(plan, &scratch));
+    }
+    Ok(outcomes)
+}
+
+/// What we want of these numbers.
+pub(crate) fn goals(outcomes: &[Outcome]) -> Vec<Goal> {
+    let find = |name: &str| outcomes.iter().find(|outcome| outcome.workload == name);
+    let times = |name: &str, peer: &str, bound| {
+        let outcome = find(name)?;
+        let found = outcome.unit.ratio(outcome.ours.median, outcome.peer(peer)?.median);
+        Some(Goal { of: format!("{name} against {peer}"), found, bound: Bound::AtLeast(bound), unit: "x" })
+    };
+    let below = |name: &str, limit, unit| {
+        let found = find(name)?.ours.median;
+        Some(Goal { of: name.to_owned(), found, bound: Bound::Below(limit), unit })
+    };
+    let goals = [
+        times(QUEUE_ONE, RAW, 0.9),
+        times(QUEUE_MANY, RAW, 20.0),
+        times(JOURNAL_MANY, ONE, 10.0),
+        below(LOCK, 100.0, " us"),
+        below(RECONCILE, 3.0, " s"),
+        below(RECONCILE_MEMORY, 64.0, " MB"),
+    ];
+    goals.into_iter().flatten().collect()
+}
+
+/// Contenders take turns; each says how it did.
+fn race<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> f64; COUNT]) -> [Estimate; COUNT] {
+    let mut found: [Vec<f64>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for _ in 0..rounds {
+        for (turn, found) in turns.iter_mut().zip(&mut found) {
+            found.push(turn());
+        }
+    }
+    found.map(Estimate::of)
+}
+
+/// How often a second so many callers come through.
+fn rate(callers: u64, turn: Duration, act: &(dyn Fn(u64) + Sync)) -> f64 {
+    let (began, done) = (Instant::now(), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for caller in 0..callers {
+            let done = &done;
+            scope.spawn(move || {
+                while began.elapsed() < turn {
+                    act(caller);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    done.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// The same in this thread, without the start of another.
+fn rate_alone(turn: Duration, mut act: impl FnMut()) -> f64 {
+    let (began, mut done) = (Instant::now(), 0_u64);
+    while began.elapsed() < turn {
+        act();
+        done += 1;
+    }
+    done as f64 / began.elapsed().as_secs_f64()
+}
+
+const INSERT: &str = "INSERT INTO rows (text) VALUES (?1)";
+const TABLE: &str = "CREATE TABLE rows (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
+const TEXT: &str = "a row of about sixty bytes, as an action's or a run's may be";
+
+fn queue(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
+    let database = |name: &str| {
+        let database = Database::open(&scratch.directory(name), Arc::new(SystemClock), |_| {}).expect("a database");
+        database.queue().submit(TABLE, []).expect("a table");
+        database
+    };
+    // Each has its own: what one leaves to be written back is not the next one's burden.
+    let (alone, shared) = (database("queue"), database("queue of many"));
+    let submit =
+        |database: &Database| assert_eq!(database.queue().submit(INSERT, [TEXT.into()]).expect("no trouble").rows, 1);
+    let connection = raw(&scratch.directory("raw"));
+    let mut insert = connection.prepare(INSERT).expect("a statement");
+    let [one, raw, many] = race(
+        plan.rounds,
+        [
+            &mut || rate_alone(plan.turn, || submit(&alone)),
+            &mut || rate_alone(plan.turn, || assert_eq!(insert.execute([TEXT]).expect("no trouble"), 1)),
+            &mut || rate(64, plan.turn, &|_| submit(&shared)),
+        ],
+    );
+    let outcome = |workload: &str, ours| Outcome {
+        workload: workload.to_owned(),
+        unit: Unit::PerSecond,
+        ours,
+        peers: vec![(RAW, raw)],
+    };
+    vec![outcome(QUEUE_ONE, one), outcome(QUEUE_MANY, many)]
+}
+
+/// SQLite with the same settings, and nothing in between.
+fn raw(path: &Path) -> Connection {
+    let connection = Connection::open(path.join("raw.db")).expect("a database");
+    connection.pragma_update(None, "journal_mode", "WAL").expect("a setting");
+    connection.pragma_update(None, "synchronous", "FULL").expect("a setting");
+    connection.execute_batch(TABLE).expect("a table");
+    connection
+}
+
+fn journal(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
+    let path = scratch.directory("journal");
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(&path).expect("a disk"));
+    let actions = actions(Arc::clone(&disk), Arc::new(MapRows::default()));
+    let count = AtomicU64::new(0);
+    let begin = |_| {
+        let id = count.fetch_add(1, Ordering::Relaxed).to_string();
+        drop(actions.begin(Begin::new(id, "trace", TEXT)).expect("no trouble"));
+    };
+    // What the disk itself does with a line of that length.
+    let file = disk.open("plain", Open::CreateNew).expect("a file");
+    let (line, mut at) = ([b'x'; 200], 0);
+    let mut write = || {
+        file.write_durable_at(at, &line).expect("no trouble");
+        at += line.len() as u64;
+    };
+    let [many, one, synced] = race(
+        plan.rounds,
+        [&mut || rate(32, plan.turn, &begin), &mut || rate_alone(plan.turn, || begin(0)), &mut || {
+            rate_alone(plan.turn, &mut write)
+        }],
+    );
+    let peers = vec![(ONE, one), (SYNCED, synced)];
+    vec![Outcome { workload: JOURNAL_MANY.to_owned(), unit: Unit::PerSecond, ours: many, peers }]
+}
+
+fn lock(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
+    let path = scratch.directory("home");
+    let file = fs::File::create(path.join("bare")).expect("a file");
+    let micros = |rate: f64| 1e6 / rate;
+    let [ours, bare] = race(
+        plan.rounds,
+        [&mut || micros(rate_alone(plan.turn, || drop(Home::lock(&path).expect("nobody has it")))), &mut || {
+            micros(rate_alone(plan.turn, || {
+                file.lock().expect("nobody has it");
+                file.unlock().expect("we have it");
+            }))
+        }],
+    );
+    vec![Outcome { workload: LOCK.to_owned(), unit: Unit::Microseconds, ours, peers: vec![(FLOCK, bare)] }]
+}
+
+fn reconcile(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
+    let path = scratch.directory("reconcile");
+    let database = Database::open(&path, Arc::new(SystemClock), |_| {}).expect("a database");
+    fill(plan.lines, &path);
+    let file = path.join(WAL_NAME);
+    let size = fs::metadata(&file).expect("a file").len() as f64 / 1e6;
+    drop(database);
+    let (mut processor, mut memory) = (Vec::new(), Vec::new());
+    let mut reconcile = || {
+        let [took, seconds, megabytes] = in_its_own_process(&path, plan.lines);
+        processor.push(seconds);
+        memory.push(megabytes);
+        took
+    };
+    let mut read = || {
+        let began = Instant::now();
+        let mut file = fs::File::open(&file).expect("a file");
+        let mut chunk = vec![0; 256 << 10];
+        while file.read(&mut chunk).expect("no trouble") > 0 {}
+        began.elapsed().as_secs_f64()
+    };
+    let rounds = plan.rounds.div_ceil(5);
+    let [ours, plain] = race(rounds, [&mut reconcile, &mut read]);
+    let size = Estimate { median: size, min: size };
+    vec![
+        Outcome { workload: RECONCILE.to_owned(), unit: Unit::Seconds, ours, peers: vec![(READ, plain)] },
+        Outcome {
+            workload: RECONCILE_PROCESSOR.to_owned(),
+            unit: Unit::Seconds,
+            ours: Estimate::of(processor),
+            peers: vec![(READ, plain)],
+        },
+        Outcome {
+            workload: RECONCILE_MEMORY.to_owned(),
+            unit: Unit::Megabytes,
+            ours: Estimate::of(memory),
+            peers: vec![("the journal's size", size)],
+        },
+    ]
+}
+
+/// A start is a process of its own, and so is its memory.
+fn in_its_own_process(path: &Path, lines: u64) -> [f64; 3] {
+    let this = std::env::current_exe().expect("this program");
+    let child = std::process::Command::new(this).arg("reconcile").arg(path).arg(lines.to_string()).output();
+    let said = child.expect("it can be started").stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let mut numbers = said.split_whitespace().filter_map(|word| word.parse().ok());
+    std::array::from_fn(|_| numbers.next().expect("seconds, seconds and megabytes"))
+}
+
+/// Reconciles once, and says how many seconds on the wall and of the processor, and how many megabytes, that took.
+pub(crate) fn reconcile_once(path: &Path, lines: u64) -> String {
+    let database = Arc::new(Database::open(path, Arc::new(SystemClock), |_| {}).expect("a database"));
+    // Nothing is known to agree: everything is compared.
+    database.set_mark(&Mark { seq: 0, end_at: 0, checksum: String::new() }).expect("no trouble");
+    let disk = Arc::new(OsDisk::new(path).expect("a disk"));
+    let (began, worked, before) = (Instant::now(), thread_time(), megabytes("VmRSS:"));
+    let (_, found) = Actions::open(ground(disk, database)).expect("no trouble");
+    let (took, worked) = (began.elapsed().as_secs_f64(), (thread_time() - worked).as_secs_f64());
+    assert_eq!((found.lines, found.repairs.len(), found.findings.len()), (lines, 0, 0));
+    format!("{took} {worked} {}", megabytes("VmHWM:") - before)
+}
+
+fn megabytes(field: &str) -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(f64::NAN) / 1e3
+}
+
+/// A journal of so many lines, and a database that agrees with it.
+fn fill(lines: u64, path: &Path) {
+    let memory = MemoryDisk::new();
+    let filled = actions(Arc::new(memory.clone()), Arc::new(MapRows::default()));
+    let mut connection = Connection::open(path.join("runtime.db")).expect("the database");
+    let txn = connection.transaction().expect("a transaction");
+    for number in 0..lines / 2 {
+        let id = format!("action-{number:08}");
+        let mut action = filled.begin(Begin::new(&id, "trace", TEXT)).expect("no trouble");
+        action.complete(Some("elsewhere")).expect("no trouble");
+        let insert = "INSERT INTO actions (action_id, trace_id, task, status, result_ref, started_at)
+                      VALUES (?1, 'trace', ?2, 'COMPLETED', 'elsewhere', '2026-02-21T09:30:00.000Z')";
+        txn.prepare_cached(insert).and_then(|mut insert| insert.execute((&id, TEXT))).expect("a row");
+    }
+    txn.commit().expect("committed");
+    let file = memory.open(WAL_NAME, Open::ReadOnly).expect("the journal");
+    let mut bytes = vec![0; usize::try_from(file.len().expect("a length")).expect("it fits")];
+    file.read_at(0, &mut bytes).expect("all of it");
+    fs::write(path.join(WAL_NAME), bytes).expect("written");
+}
+
+fn ground(disk: Arc<dyn Disk>, rows: Arc<dyn Rows>) -> Ground {
+    let artifacts = Arc::new(MemoryDisk::new());
+    Ground { journal: disk, artifacts, rows, audit: None, clock: Arc::new(SystemClock), redactor: Redactor::new() }
+}
+
+fn actions(disk: Arc<dyn Disk>, rows: Arc<dyn Rows>) -> Actions {
+    Actions::open(ground(disk, rows)).expect("no trouble").0
+}
+
+/// Rows in memory: what a journal costs without a database.
+#[derive(Default)]
+struct MapRows(Mutex<BTreeMap<String, Standing>>);
+
+impl MapRows {
+    fn put(&self, id: &str, standing: Standing) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), standing);
+    }
+}
+
+impl Rows for MapRows {
+    fn insert(&self, row: &ActionRow) -> Result<()> {
+        self.put(&row.action_id, (row.status, None));
+        Ok(())
+    }
+
+    fn settle(&self, id: &str, _: &[Status], settled: &Settled<'_>, _: Option<&Anchor>) -> Result<()> {
+        self.put(id, (settled.status, None));
+        Ok(())
+    }
+
+    fn find(&self, _: &str) -> Result<Option<ActionRow>> {
+        Ok(None)
+    }
+
+    fn statuses(&self, ids: &[&str]) -> Result<Vec<Option<Standing>>> {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(ids.iter().map(|id| rows.get(*id).cloned()).collect())
+    }
+
+    fn each_with(&self, _: &[Status], _: &str, _: u32) -> Result<Vec<ActionRow>> {
+        Ok(Vec::new())
+    }
+
+    fn dependents(&self, _: &str) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn retry_of(&self, _: &str) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn mark(&self) -> Result<Option<Mark>> {
+        Ok(None)
+    }
+
+    fn set_mark(&self, _: &Mark) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_anchor(&self, _: &Anchor) -> Result<()> {
+        Ok(())
+    }
+
+    fn anchors(&self) -> Result<Vec<Anchor>> {
+        Ok(Vec::new())
+    }
+}

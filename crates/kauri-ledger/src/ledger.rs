@@ -1,0 +1,234 @@
+//! The ledger of a home: its database, actions, audit and kill switch under one lock.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kauri_disk::{Disk, OsDisk};
+
+use crate::action::{Action, Actions, Begin, Decision, Ground, Reconciliation, Rows as _};
+use crate::audit::{Audit, AuditNote};
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::invariant::{self, Finding};
+use crate::lock::{Home, RUNTIME, make_directory};
+use crate::queue::QueueStats;
+use crate::switch::{KillSwitch, Registration, SwitchWatch};
+
+/// What the reason is kept under in the table `state`.
+const SWITCH_KEY: &str = "kill_switch";
+/// A longer journal is written anew when the ledger is opened.
+const COMPACT_BYTES: u64 = 64 << 20;
+
+/// The ledger of a home.
+///
+/// ```
+/// use kauri_ledger::{Artifact, Home, Ledger, Status};
+///
+/// # let directory = std::env::temp_dir().join(format!("kauri-doc-ledger-{}", std::process::id()));
+/// let (ledger, found) = Ledger::open(Home::lock(&directory)?)?;
+/// assert!(found.orphans.is_empty());
+///
+/// let mut action = ledger.begin("mail-17", "order-4", "send the confirmation")?;
+/// action.record_started()?;
+/// // Here the mail is sent, with the action's id as its own.
+/// let receipt = action.complete_with(Artifact::bytes(b"250 accepted"))?;
+///
+/// assert_eq!(ledger.action("mail-17")?.map(|row| row.status), Some(Status::Completed));
+/// assert!(receipt.starts_with("artifacts/"));
+/// assert!(ledger.check()?.is_empty());
+/// # drop((ledger, action));
+/// # std::fs::remove_dir_all(&directory).ok();
+/// # Ok::<(), kauri_ledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Ledger {
+    // In this order they are dropped: the lock goes last.
+    actions: Actions,
+    database: Arc<Database>,
+    switch: KillSwitch,
+    audit: Arc<Audit>,
+    home: Home,
+}
+
+impl Ledger {
+    /// Opens the ledger of a home, and reconciles what a crash may have left.
+    ///
+    /// # Errors
+    /// `Damaged` if a journal was changed other than by a crash, `NewerSchema` if a later program was here; otherwise what the
+    /// database or the disk says.
+    pub fn open(home: Home) -> Result<(Self, Reconciliation)> {
+        let (clock, runtime) = (home.clock(), home.directory().join(RUNTIME));
+        let audit = home.audit()?;
+        let switch = KillSwitch::of(home.directory(), Arc::clone(&clock));
+        let database = {
+            let (switch, audit) = (switch.clone(), Arc::clone(&audit));
+            Arc::new(Database::open(&runtime, Arc::clone(&clock), move |why| alarm(&switch, &audit, why))?)
+        };
+        let ground = Ground {
+            journal: disk(&runtime)?,
+            artifacts: disk(&home.directory().join("artifacts"))?,
+            rows: Arc::clone(&database) as _,
+            audit: Some(Arc::clone(&audit)),
+            clock,
+            redactor: home.redactor(),
+        };
+        let (actions, found) = Actions::open(ground)?;
+        if actions.journal_bytes() > COMPACT_BYTES {
+            actions.compact()?;
+        }
+        let ledger = Self { actions, database, switch, audit, home };
+        ledger.notice_switch()?;
+        Ok((ledger, found))
+    }
+
+    /// Writes down that an action is about to be done. Its effect may happen only after this returned.
+    ///
+    /// # Errors
+    /// `Stopped` if the kill switch is thrown; otherwise as [`Actions::begin`].
+    pub fn begin(&self, id: impl Into<String>, trace: impl Into<String>, task: impl Into<String>) -> Result<Action> {
+        self.begin_with(Begin::new(id, trace, task))
+    }
+
+    /// The same, for an action that tries another again or needs the result of one.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_with(&self, begin: Begin) -> Result<Action> {
+        self.switch.check()?;
+        self.actions.begin(begin)
+    }
+
+    /// Compares journal, database and artifacts again.
+    ///
+    /// # Errors
+    /// As [`Actions::reconcile`].
+    pub fn reconcile(&self) -> Result<Reconciliation> {
+        self.home.check()?;
+        self.actions.reconcile()
+    }
+
+    /// Decides about an orphan.
+    ///
+    /// # Errors
+    /// As [`Actions::resolve`].
+    pub fn resolve(&self, id: &str, decision: &Decision) -> Result<()> {
+        self.actions.resolve(id, decision)
+    }
+
+    /// The row of an action.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn action(&self, id: &str) -> Result<Option<crate::ActionRow>> {
+        self.database.find(id)
+    }
+
+    /// Throws the kill switch: no action begins any more, and registered process groups are ended. Returns when they are.
+    ///
+    /// # Errors
+    /// Whatever the system, the database or the audit says. The switch is thrown first, so it is thrown all the same.
+    pub fn stop(&self, reason: &str) -> Result<()> {
+        let is_new = self.switch.throw(reason)?;
+        let (groups, killed) = self.switch.end_groups();
+        if !is_new {
+            return Ok(());
+        }
+        let note = AuditNote::new("KILL_SWITCH_THROWN").with("reason", reason);
+        self.audit.append(&note.with("groups", groups.to_string()).with("killed", killed.to_string()))?;
+        self.database.set_state(SWITCH_KEY, reason)
+    }
+
+    /// Takes the kill switch back. What was stopped stays stopped; what begins now, begins.
+    ///
+    /// # Errors
+    /// Whatever the system, the database or the audit says.
+    pub fn resume(&self) -> Result<()> {
+        let was_thrown = self.switch.clear()?;
+        self.database.remove_state(SWITCH_KEY)?;
+        if was_thrown { self.audit.append(&AuditNote::new("KILL_SWITCH_CLEARED")).map(drop) } else { Ok(()) }
+    }
+
+    /// Somebody else may have thrown the switch, or taken it back, without the database.
+    fn notice_switch(&self) -> Result<()> {
+        match (self.switch.reason()?, self.database.state(SWITCH_KEY)?) {
+            (Some(reason), None) => {
+                self.audit.append(&AuditNote::new("KILL_SWITCH_THROWN").with("reason", &reason))?;
+                self.database.set_state(SWITCH_KEY, &reason)
+            }
+            (None, Some(_)) => {
+                self.audit.append(&AuditNote::new("KILL_SWITCH_CLEARED"))?;
+                self.database.remove_state(SWITCH_KEY).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A watch for something that runs.
+    #[must_use]
+    pub fn watch(&self) -> SwitchWatch {
+        self.switch.watch()
+    }
+
+    /// Has this process group ended when the switch is thrown.
+    ///
+    /// # Errors
+    /// As [`KillSwitch::register`].
+    pub fn register(&self, group: u32) -> Result<Registration> {
+        self.switch.register(group)
+    }
+
+    /// Looks whether the invariants I1 to I9 hold, and says where they do not.
+    ///
+    /// # Errors
+    /// What the database or the disk says.
+    pub fn check(&self) -> Result<Vec<Finding>> {
+        invariant::check(self)
+    }
+
+    /// The actions.
+    #[must_use]
+    pub const fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// The state database.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// The audit.
+    #[must_use]
+    pub fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// The home, whose lock this ledger has.
+    pub const fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// The kill switch.
+    #[must_use]
+    pub const fn switch(&self) -> &KillSwitch {
+        &self.switch
+    }
+
+    /// What the writer queue has done.
+    #[must_use]
+    pub fn queue(&self) -> QueueStats {
+        self.database.queue().stats()
+    }
+}
+
+/// The writer is given up: nothing can be recorded any more, so nothing may go on.
+fn alarm(switch: &KillSwitch, audit: &Audit, why: &str) {
+    // There is nobody to tell if this fails too; the queue itself is closed and says so to every caller.
+    let _thrown = switch.throw(why);
+    let _noted = audit.append(&AuditNote::new("KILL_SWITCH_THROWN").with("reason", why));
+}
+
+fn disk(path: &Path) -> Result<Arc<dyn Disk>> {
+    make_directory(path)?;
+    Ok(Arc::new(OsDisk::new(path).map_err(Error::path("open", path))?))
+}

@@ -1,0 +1,121 @@
+//! The writer's connection: the few things that the queue asks of a database.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, ToSql};
+
+use super::{Op, Value};
+
+/// What the queue asks of a database. There is one such session at a time.
+pub(super) trait Session: Send {
+    fn begin(&mut self) -> Answer<()>;
+    /// Begins a part that can be undone by itself.
+    fn nest(&mut self) -> Answer<()>;
+    fn keep(&mut self) -> Answer<()>;
+    fn undo(&mut self) -> Answer<()>;
+    fn execute(&mut self, op: &Op) -> Answer<usize>;
+    /// Writes down, in the same transaction, which batch this is.
+    fn mark(&mut self, epoch: i64, batch: i64) -> Answer<()>;
+    /// The last batch of this epoch that was committed.
+    fn marked(&mut self, epoch: i64) -> Answer<Option<i64>>;
+    fn commit(&mut self) -> Answer<()>;
+    fn rollback(&mut self) -> Answer<()>;
+    /// Whether a transaction is open: some errors end it by themselves.
+    fn in_transaction(&self) -> bool;
+}
+
+pub(super) type Answer<T> = Result<T, rusqlite::Error>;
+
+/// How long to wait for somebody else's transaction.
+pub(crate) const BUSY_MS: u64 = 5_000;
+
+/// A connection with the settings that every connection has.
+pub(crate) fn connect(path: &Path) -> Answer<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // In kibibytes: a start compares many rows with the journal.
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Whether the connection should not be used again after this.
+pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+pub(super) struct Sqlite {
+    pub(super) connection: Connection,
+}
+
+impl Sqlite {
+    fn run(&self, sql: &'static str) -> Answer<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+impl Session for Sqlite {
+    fn begin(&mut self) -> Answer<()> {
+        self.run("BEGIN IMMEDIATE")
+    }
+
+    fn nest(&mut self) -> Answer<()> {
+        self.run("SAVEPOINT submission")
+    }
+
+    fn keep(&mut self) -> Answer<()> {
+        self.run("RELEASE submission")
+    }
+
+    fn undo(&mut self) -> Answer<()> {
+        self.run("ROLLBACK TO submission")?;
+        self.run("RELEASE submission")
+    }
+
+    fn execute(&mut self, op: &Op) -> Answer<usize> {
+        let mut statement = self.connection.prepare_cached(op.sql)?;
+        statement.execute(rusqlite::params_from_iter(op.args.iter()))
+    }
+
+    fn mark(&mut self, epoch: i64, batch: i64) -> Answer<()> {
+        let mut statement = self.connection.prepare_cached("UPDATE writer_epochs SET batch = ?2 WHERE epoch = ?1")?;
+        statement.execute((epoch, batch)).map(drop)
+    }
+
+    fn marked(&mut self, epoch: i64) -> Answer<Option<i64>> {
+        use rusqlite::OptionalExtension;
+
+        let sql = "SELECT batch FROM writer_epochs WHERE epoch = ?1";
+        self.connection.prepare_cached(sql)?.query_row([epoch], |row| row.get(0)).optional()
+    }
+
+    fn commit(&mut self) -> Answer<()> {
+        self.run("COMMIT")
+    }
+
+    fn rollback(&mut self) -> Answer<()> {
+        self.run("ROLLBACK")
+    }
+
+    fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        use rusqlite::types::{ToSqlOutput, ValueRef};
+
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}

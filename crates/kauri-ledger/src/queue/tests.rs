@@ -1,0 +1,443 @@
+//! The queue against a database that fails, panics or stands still, at every call.
+#![expect(clippy::disallowed_methods, reason = "callers are threads, and the database is a file")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::clock::{ManualClock, Timestamp};
+use session::Answer;
+
+const INSERT: &str = "INSERT INTO t (id, text) VALUES (?1, ?2)";
+const SCHEMA: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT);
+    CREATE TABLE writer_epochs (epoch INTEGER PRIMARY KEY, batch INTEGER NOT NULL);
+    INSERT INTO writer_epochs VALUES (1, 0);";
+
+/// How a call goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    Panics,
+    /// It does nothing, and says that the disk failed.
+    FailsBefore,
+    /// It does what it should, and says that the disk failed: as after a commit whose sync failed.
+    FailsAfter,
+    /// The transaction is gone, as SQLite does it when the disk is full.
+    Aborts,
+}
+
+const TROUBLES: [Trouble; 4] = [Trouble::Panics, Trouble::FailsBefore, Trouble::FailsAfter, Trouble::Aborts];
+
+/// What is ordered for all sessions together.
+#[derive(Default)]
+struct Orders {
+    /// The call that goes wrong, counted from 1, and how many after it do too.
+    trouble: Mutex<Option<(u32, u32, Trouble)>>,
+    calls: AtomicU32,
+    struck: AtomicU32,
+    /// Whether a transaction may begin.
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Orders {
+    fn order(&self, nth: u32, times: u32, trouble: Trouble) {
+        self.calls.store(0, Ordering::SeqCst);
+        self.struck.store(0, Ordering::SeqCst);
+        *self.trouble.lock().unwrap() = Some((nth, times, trouble));
+    }
+
+    fn heal(&self) {
+        *self.trouble.lock().unwrap() = None;
+    }
+
+    fn strikes(&self) -> Option<Trouble> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let ordered = *self.trouble.lock().unwrap();
+        let struck =
+            ordered.filter(|(nth, times, _)| (*nth..nth + times).contains(&call)).map(|(_, _, trouble)| trouble);
+        self.struck.fetch_add(u32::from(struck.is_some()), Ordering::SeqCst);
+        struck
+    }
+
+    fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut shut = self.shut.lock().unwrap();
+        while *shut {
+            shut = self.opened.wait(shut).unwrap();
+        }
+    }
+}
+
+struct OpenAtLast<'a>(&'a Orders);
+
+impl Drop for OpenAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.shut(false);
+    }
+}
+
+struct Faulty {
+    session: Sqlite,
+    orders: Arc<Orders>,
+}
+
+fn io_error() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(10), Some("the disk failed".to_owned()))
+}
+
+fn full() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), Some("the disk is full".to_owned()))
+}
+
+impl Faulty {
+    fn call<T>(&mut self, act: impl FnOnce(&mut Sqlite) -> Answer<T>) -> Answer<T> {
+        match self.orders.strikes() {
+            None => act(&mut self.session),
+            Some(Trouble::Panics) => panic!("ordered"),
+            Some(Trouble::FailsBefore) => Err(io_error()),
+            Some(Trouble::FailsAfter) => act(&mut self.session).and_then(|_| Err(io_error())),
+            Some(Trouble::Aborts) => {
+                if self.session.in_transaction() {
+                    self.session.rollback()?;
+                }
+                Err(full())
+            }
+        }
+    }
+}
+
+impl Session for Faulty {
+    fn begin(&mut self) -> Answer<()> {
+        self.orders.pass();
+        self.call(Sqlite::begin)
+    }
+
+    fn nest(&mut self) -> Answer<()> {
+        self.call(Sqlite::nest)
+    }
+
+    fn keep(&mut self) -> Answer<()> {
+        self.call(Sqlite::keep)
+    }
+
+    fn undo(&mut self) -> Answer<()> {
+        self.call(Sqlite::undo)
+    }
+
+    fn execute(&mut self, op: &Op) -> Answer<usize> {
+        self.call(|session| session.execute(op))
+    }
+
+    fn mark(&mut self, epoch: i64, batch: i64) -> Answer<()> {
+        self.call(|session| session.mark(epoch, batch))
+    }
+
+    fn marked(&mut self, epoch: i64) -> Answer<Option<i64>> {
+        self.call(|session| session.marked(epoch))
+    }
+
+    fn commit(&mut self) -> Answer<()> {
+        self.call(Sqlite::commit)
+    }
+
+    fn rollback(&mut self) -> Answer<()> {
+        self.call(Sqlite::rollback)
+    }
+
+    fn in_transaction(&self) -> bool {
+        self.session.in_transaction()
+    }
+}
+
+/// Without syncs: what survives a crash of the machine is tried elsewhere, and there are many databases here.
+fn connect(path: &Path) -> Answer<Connection> {
+    let connection = session::connect(path)?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    Ok(connection)
+}
+
+/// A queue over a faulty database, in a directory of its own.
+struct Fixture {
+    directory: PathBuf,
+    orders: Arc<Orders>,
+    clock: Arc<ManualClock>,
+    alarms: Arc<Mutex<Vec<String>>>,
+    queue: Queue,
+}
+
+impl Fixture {
+    fn new(name: &str, capacity: usize) -> Self {
+        let directory = std::env::temp_dir().join(format!("kauri-queue-{name}-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("db");
+        connect(&path).unwrap().execute_batch(SCHEMA).unwrap();
+        let (orders, clock) = (Arc::new(Orders::default()), Arc::new(ManualClock::new(Timestamp(0))));
+        let alarms = Arc::new(Mutex::new(Vec::new()));
+        let reconnect = {
+            let orders = Arc::clone(&orders);
+            move || -> Answer<Box<dyn Session>> {
+                let session = Sqlite { connection: connect(&path)? };
+                Ok(Box::new(Faulty { session, orders: Arc::clone(&orders) }))
+            }
+        };
+        let alarm = {
+            let alarms = Arc::clone(&alarms);
+            move |why: &str| alarms.lock().unwrap().push(why.to_owned())
+        };
+        let first = reconnect().unwrap();
+        let queue = Queue::with(first, Box::new(reconnect), 1, clock.clone(), Box::new(alarm), capacity);
+        Self { directory, orders, clock, alarms, queue }
+    }
+
+    fn rows(&self) -> Vec<(i64, String)> {
+        let connection = connect(&self.directory.join("db")).unwrap();
+        let mut statement = connection.prepare("SELECT id, text FROM t ORDER BY id").unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Answer<_>>().unwrap()
+    }
+
+    fn marked(&self) -> i64 {
+        let connection = connect(&self.directory.join("db")).unwrap();
+        connection.query_row("SELECT batch FROM writer_epochs WHERE epoch = 1", [], |row| row.get(0)).unwrap()
+    }
+
+    /// Waits until the queue looks so, without a clock: somebody is on the way there.
+    fn until(&self, is_so: impl Fn(QueueStats) -> bool) {
+        while !is_so(self.queue.stats()) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+fn insert(id: i64) -> Op {
+    Op::new(INSERT, [id.into(), "x".into()])
+}
+
+fn submission(ops: Vec<Op>) -> Submission {
+    Submission { ops, ticket: Arc::new(Ticket { answer: Mutex::new(None), caller: std::thread::current() }) }
+}
+
+/// TestWriterQueueBatch.
+#[test]
+fn submissions_that_wait_go_into_one_transaction() {
+    let fixture = Fixture::new("batch", CAPACITY);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        for id in 0..51 {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit(INSERT, [id.into(), "x".into()]).unwrap());
+        }
+        // One writes and stands at the gate, the others wait.
+        fixture.until(|stats| stats.depth == 50);
+        fixture.orders.shut(false);
+    });
+    let stats = fixture.queue.stats();
+    assert_eq!((stats.batches, stats.submissions, stats.batch_max, stats.depth), (2, 51, 50, 0));
+    assert_eq!((fixture.rows().len(), fixture.marked()), (51, 2));
+}
+
+#[test]
+fn a_transaction_has_a_hundred_operations_at_most_and_keeps_submissions_whole() {
+    let fixture = Fixture::new("hundred", CAPACITY);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        for at in 0..8 {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit_batch((at * 40..(at + 1) * 40).map(insert)).unwrap());
+        }
+        fixture.until(|stats| stats.depth == 7);
+        fixture.orders.shut(false);
+    });
+    let stats = fixture.queue.stats();
+    assert_eq!((stats.batches, stats.batch_max, fixture.rows().len()), (1 + 4, 2, 320));
+    // One that is larger than a transaction's share goes alone.
+    fixture.queue.submit_batch((1_000..1_150).map(insert)).unwrap();
+    assert_eq!(fixture.rows().len(), 470);
+}
+
+/// TestWriterQueueBackpressure.
+#[test]
+fn a_full_queue_lets_callers_wait_and_refuses_who_would_not() {
+    let fixture = Fixture::new("full", 4);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        let submit = |id: i64| {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit(INSERT, [id.into(), "x".into()]).unwrap());
+        };
+        submit(0);
+        fixture.until(|stats| stats.depth == 0 && fixture.queue.state().writing);
+        (1..=4).for_each(submit);
+        fixture.until(|stats| stats.depth == 4);
+        // Whatever fails from here on, nobody is left standing at the gate.
+        let _opened_at_last = OpenAtLast(&fixture.orders);
+        assert!(fixture.queue.state().is_full(4));
+        assert!(matches!(fixture.queue.try_submit(INSERT, [9.into(), "x".into()]), Err(Error::QueueFull)));
+        submit(5);
+        fixture.until(|stats| stats.waits == 1);
+        assert_eq!(fixture.queue.stats().depth, 4, "it has no place");
+        fixture.orders.shut(false);
+    });
+    assert_eq!(fixture.rows().len(), 6, "and it had one later");
+    assert_eq!(fixture.queue.stats().depth_max, 4);
+    fixture.queue.try_submit(INSERT, [9.into(), "x".into()]).unwrap();
+}
+
+/// TestWriterQueueCrashRestart.
+#[test]
+fn a_writer_that_panics_is_started_again_three_times_and_then_given_up() {
+    let fixture = Fixture::new("panic", CAPACITY);
+    let submit = |id: i64| fixture.queue.submit(INSERT, [id.into(), "x".into()]);
+    // Three in a row: after each, a pause and a new connection.
+    fixture.orders.order(1, 3, Trouble::Panics);
+    for id in 0..3 {
+        assert!(matches!(submit(id), Err(Error::NotApplied { why }) if why.contains("panicked")));
+    }
+    assert_eq!((fixture.queue.stats().restarts, fixture.clock.paused()), (3, 3 * RESTART_PAUSE));
+    submit(3).unwrap();
+    // What was committed in between counts: three more are allowed, and the fourth is the last.
+    fixture.orders.order(1, 4, Trouble::Panics);
+    for id in 4..8 {
+        assert!(fixture.alarms.lock().unwrap().is_empty() && fixture.queue.stats().is_running, "{id}");
+        assert!(matches!(submit(id), Err(Error::NotApplied { .. })));
+    }
+    let alarms = fixture.alarms.lock().unwrap().clone();
+    assert!(alarms.len() == 1 && alarms[0].contains("panicked: ordered; started again 3 times in vain"), "{alarms:?}");
+    assert!(!fixture.queue.stats().is_running);
+    fixture.orders.heal();
+    assert!(matches!(submit(8), Err(Error::NotApplied { .. })), "it stays so");
+    assert_eq!(fixture.rows(), [(3, "x".to_owned())]);
+}
+
+#[test]
+fn callers_that_wait_when_the_writer_is_given_up_are_told_exactly() {
+    let fixture = Fixture::new("given-up", CAPACITY);
+    fixture.orders.shut(true);
+    fixture.orders.order(1, 1_000, Trouble::Panics);
+    let answers: Vec<Result<Applied>> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..300)
+            .map(|id| {
+                let queue = &fixture.queue;
+                scope.spawn(move || queue.submit(INSERT, [id.into(), "x".into()]))
+            })
+            .collect();
+        fixture.until(|stats| stats.depth == 299);
+        fixture.orders.shut(false);
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|answer| matches!(answer, Err(Error::NotApplied { .. } | Error::QueueClosed))));
+    assert_eq!((fixture.rows().len(), fixture.alarms.lock().unwrap().len()), (0, 1));
+}
+
+#[test]
+fn closing_drains_and_then_refuses() {
+    let fixture = Fixture::new("close", CAPACITY);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        for id in 0..20 {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit(INSERT, [id.into(), "x".into()]).unwrap());
+        }
+        fixture.until(|stats| stats.depth == 19);
+        let queue = &fixture.queue;
+        let closing = scope.spawn(move || queue.close());
+        fixture.until(|stats| !stats.is_running);
+        assert!(matches!(queue.submit(INSERT, [99.into(), "x".into()]), Err(Error::QueueClosed)));
+        fixture.orders.shut(false);
+        closing.join().unwrap();
+        assert_eq!(fixture.rows().len(), 20, "when close returns, all that waited is written");
+    });
+    assert!(matches!(fixture.queue.try_submit(INSERT, [99.into(), "x".into()]), Err(Error::QueueClosed)));
+    fixture.queue.close();
+}
+
+/// What callers are told about a batch in which one call goes wrong is what the database holds.
+fn check_told(trouble: Trouble, nth: u32, times: u32) -> bool {
+    let fixture = Fixture::new(&format!("told-{trouble:?}-{nth}-{times}"), CAPACITY);
+    fixture.queue.submit_batch([insert(100)]).unwrap();
+    fixture.orders.order(nth, times, trouble);
+    // One that works, one with a bad second operation, one of two operations.
+    let batch = [vec![insert(1)], vec![insert(2), insert(100)], vec![insert(3), insert(4)]].map(submission);
+    let session = fixture.queue.state().session.take();
+    let session = fixture.queue.write(session, &batch);
+    fixture.queue.state().session = session;
+    let struck = fixture.orders.struck.load(Ordering::SeqCst) > 0;
+    fixture.orders.heal();
+    let rows: Vec<i64> = fixture.rows().into_iter().map(|(id, _)| id).collect();
+    for (submission, ids) in batch.iter().zip([&[1_i64][..], &[2], &[3, 4]]) {
+        let found: Vec<bool> = ids.iter().map(|id| rows.contains(id)).collect();
+        assert!(found.iter().all(|is_there| *is_there == found[0]), "{trouble:?} {nth}: half of a submission");
+        match submission.ticket.take().expect("every caller is answered") {
+            Ok(applied) => assert!(found[0] && applied.rows == ids.len(), "{trouble:?} {nth}: {ids:?} is not there"),
+            Err(Error::Unknown { key, .. }) => assert_eq!(found[0], fixture.marked() == key.batch, "{trouble:?} {nth}"),
+            Err(error) => assert!(!found[0], "{trouble:?} {nth}: {ids:?} is there, in spite of {error}"),
+        }
+    }
+    // Life goes on, unless it cannot be known what happened.
+    let goes_on = fixture.queue.submit_batch([insert(200)]);
+    assert_eq!(goes_on.is_ok(), fixture.queue.stats().is_running, "{trouble:?} {nth}: {goes_on:?}");
+    assert!(times > 1 || fixture.queue.stats().is_running, "{trouble:?} {nth}: one failure is survived");
+    struck
+}
+
+#[test]
+fn every_failing_call_is_told_as_it_is() {
+    for trouble in TROUBLES {
+        for times in [1, 2, 1_000] {
+            let calls = (1..).take_while(|nth| check_told(trouble, *nth, times)).count();
+            assert!(calls >= 12, "{trouble:?}: only {calls} calls were failed");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_applies_nothing_twice() {
+    let fixture = Fixture::new("no-space", CAPACITY);
+    let connection = connect(&fixture.directory.join("db")).unwrap();
+    connection.pragma_update(None, "max_page_count", 12).unwrap();
+    let batch = [vec![insert(1)], vec![Op::new(INSERT, [2.into(), "x".repeat(1 << 20).into()])], vec![insert(3)]]
+        .map(submission);
+    fixture.queue.write(Some(Box::new(Sqlite { connection })), &batch);
+    let answers: Vec<_> = batch.iter().map(|submission| submission.ticket.take().unwrap()).collect();
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert!(answers[1].as_ref().unwrap_err().to_string().contains("full"), "{answers:?}");
+    assert_eq!(fixture.rows().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn an_operation_that_changes_another_number_of_rows_fails_its_submission() {
+    let fixture = Fixture::new("rows", CAPACITY);
+    let update = || Op::new("UPDATE t SET text = 'y' WHERE id = ?1", [7.into()]).changing(1);
+    let answer = fixture.queue.submit_batch([insert(1), update()]);
+    assert!(matches!(answer, Err(Error::RowCount { expected: 1, found: 0 })), "{answer:?}");
+    assert_eq!(fixture.rows(), []);
+    assert_eq!(fixture.queue.submit_batch([insert(7), update()]).unwrap(), Applied { rows: 2 });
+}
+
+#[test]
+fn many_callers_get_what_they_asked_for() {
+    let fixture = Fixture::new("many", 16);
+    std::thread::scope(|scope| {
+        for caller in 0..32_i64 {
+            let queue = &fixture.queue;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let id = caller * 1_000 + round * 2;
+                    queue.submit_batch([insert(id), insert(id + 1)]).unwrap();
+                    // The same once more is refused, whoever else is in the batch.
+                    assert!(matches!(queue.submit_batch([insert(id + 500), insert(id)]), Err(Error::Sql { .. })));
+                }
+            });
+        }
+    });
+    let expected = (0..32).flat_map(|caller| (0..40).map(move |at| caller * 1_000 + at));
+    assert!(fixture.rows().into_iter().map(|(id, _)| id).eq(expected));
+}

@@ -1,0 +1,111 @@
+//! The state database, as others see it.
+
+use kauri_ledger::{BatchKey, Error, Value};
+
+use crate::scratch::Scratch;
+
+/// The table and its indexes, as they were agreed.
+const ACTIONS: &str = "CREATE TABLE actions (
+    action_id TEXT PRIMARY KEY,
+    trace_id TEXT NOT NULL,
+    task TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'STARTED',
+    result_ref TEXT,
+    started_at TEXT NOT NULL,
+    completed_at TEXT,
+    error TEXT,
+    created_at TEXT NOT NULL DEFAULT (datetime('now'))
+)";
+
+fn schema_of(scratch: &Scratch, name: &str) -> String {
+    scratch.sql().query_row("SELECT sql FROM sqlite_schema WHERE name = ?1", [name], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn the_table_of_actions_is_the_agreed_one() {
+    let scratch = Scratch::new("schema");
+    let (ledger, _) = scratch.ledger();
+    assert_eq!(schema_of(&scratch, "actions"), ACTIONS);
+    assert_eq!(schema_of(&scratch, "idx_actions_trace"), "CREATE INDEX idx_actions_trace ON actions(trace_id)");
+    assert_eq!(schema_of(&scratch, "idx_actions_status"), "CREATE INDEX idx_actions_status ON actions(status)");
+    let pragma =
+        |name: &str| scratch.sql().query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, String>(0)).unwrap();
+    assert_eq!(pragma("journal_mode"), "wal");
+    drop(ledger);
+}
+
+#[test]
+fn state_and_runs_are_kept() {
+    let scratch = Scratch::new("state");
+    let (ledger, _) = scratch.ledger();
+    let database = ledger.database();
+    assert_eq!(database.state("a").unwrap(), None);
+    database.set_state("a", "1").unwrap();
+    database.set_state("a", "2").unwrap();
+    assert_eq!(database.state("a").unwrap().as_deref(), Some("2"));
+    assert!(database.remove_state("a").unwrap() && !database.remove_state("a").unwrap());
+
+    database.insert_run("r-1", "running", 3).unwrap();
+    assert!(matches!(database.insert_run("r-1", "running", 3), Err(Error::Sql { .. })), "an id is used once");
+    database.update_run_status("r-1", "success", true).unwrap();
+    let missing = database.update_run_status("r-2", "success", true);
+    assert!(matches!(missing, Err(Error::RowCount { expected: 1, found: 0 })), "{missing:?}");
+    let runs = database.list_runs(10).unwrap();
+    assert_eq!((runs.len(), runs[0].status.as_str(), runs[0].task_count), (1, "success", 3));
+    assert!(runs[0].ended_at.is_some());
+    // Somebody else reads it while it is in use.
+    let status: String = scratch.sql().query_row("SELECT status FROM runs", [], |row| row.get(0)).unwrap();
+    assert_eq!(status, "success");
+}
+
+#[test]
+fn an_older_database_is_brought_forward_and_a_copy_is_kept() {
+    let scratch = Scratch::new("older");
+    drop(scratch.lock().unwrap());
+    let old = scratch.sql();
+    let tables = format!(
+        "{ACTIONS}; CREATE INDEX idx_actions_trace ON actions(trace_id); CREATE INDEX idx_actions_status ON actions(status);
+         CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT NOT NULL, updated_at TEXT NOT NULL);
+         CREATE TABLE runs (id TEXT PRIMARY KEY, status TEXT NOT NULL, task_count INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT);
+         INSERT INTO state VALUES ('kept', 'yes', ''); PRAGMA user_version = 1;"
+    );
+    old.execute_batch(&tables).unwrap();
+    drop(old);
+    let (ledger, _) = scratch.ledger();
+    assert_eq!(ledger.database().state("kept").unwrap().as_deref(), Some("yes"));
+    let copy = rusqlite::Connection::open(scratch.home().join("runtime/runtime.db.schema-1")).unwrap();
+    let version: u32 = copy.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let kept: String = copy.query_row("SELECT value FROM state", [], |row| row.get(0)).unwrap();
+    assert_eq!((version, kept.as_str()), (1, "yes"));
+    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 2);
+}
+
+#[test]
+fn a_newer_database_is_refused_and_left_alone() {
+    let scratch = Scratch::new("newer-schema");
+    drop(scratch.ledger());
+    scratch.sql().pragma_update(None, "user_version", 99).unwrap();
+    let error = kauri_ledger::Ledger::open(scratch.lock().unwrap()).expect_err("refused");
+    assert!(matches!(error, Error::NewerSchema { found: 99, .. }), "{error}");
+    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 99);
+}
+
+#[test]
+fn keys_of_batches_tell_what_was_applied_also_later() {
+    let scratch = Scratch::new("keys");
+    let (ledger, _) = scratch.ledger();
+    let sql = "INSERT INTO state VALUES (?1, '', '')";
+    ledger.database().queue().submit(sql, [Value::from("a")]).unwrap();
+    let (epoch, batch) = scratch
+        .sql()
+        .query_row("SELECT epoch, batch FROM writer_epochs ORDER BY epoch DESC", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    drop(ledger);
+    let (ledger, _) = scratch.ledger();
+    ledger.database().set_state("b", "").unwrap();
+    assert!(ledger.database().was_applied(BatchKey { epoch, batch }).unwrap());
+    assert!(!ledger.database().was_applied(BatchKey { epoch, batch: batch + 1 }).unwrap());
+    assert!(!ledger.database().was_applied(BatchKey { epoch: 7_000, batch }).unwrap());
+}
