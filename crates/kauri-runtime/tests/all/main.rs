@@ -1,0 +1,14 @@
+//! The runtime's tests.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod blocks;
+mod boot;
+mod failures;
+mod messages;
+mod observing;
+mod outboxes;
+mod setup;
+mod substrates;
+mod threads;
+mod timers;
+mod worlds;

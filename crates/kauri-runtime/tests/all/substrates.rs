@@ -1,0 +1,14 @@
+//! The substrates against their one suite.
+
+use kauri_runtime::substrate::{ModelSubstrate, TreeSubstrate, conformance};
+use kauri_tree::Store;
+
+#[test]
+fn model_is_a_substrate() {
+    assert_eq!(conformance(ModelSubstrate::new, 300), Ok(()));
+}
+
+#[test]
+fn store_in_memory_is_a_substrate() {
+    assert_eq!(conformance(|| TreeSubstrate::new(Store::in_memory().expect("a store")), 300), Ok(()));
+}
