@@ -17,7 +17,7 @@ use crate::merge::{Merge, SeenRanges};
 use crate::named_lease::{self, Acquired, Released};
 use crate::read::{Read, Write};
 use crate::schema::{self, APP_STATE};
-use crate::substrate::{Change, KeyRange, Reads, Rows, Seen, SeenRange, TableName, Writes};
+use crate::substrate::{Bytes, Change, KeyRange, Reads, Rows, Seen, SeenRange, TableName, Writes};
 use crate::time::Now;
 
 /// How much a block may hold. What a guest asks for is checked against it.
@@ -267,8 +267,8 @@ impl<'a> Atomic<'a> {
         }
         let writes = &mut self.top().writes;
         match writes.get_mut(table) {
-            Some(rows) => rows.insert(key.into(), value.map(<[u8]>::to_vec)),
-            None => writes.entry(table.clone()).or_default().insert(key.into(), value.map(<[u8]>::to_vec)),
+            Some(rows) => rows.insert(key.into(), value.map(Bytes::from)),
+            None => writes.entry(table.clone()).or_default().insert(key.into(), value.map(Bytes::from)),
         };
         Ok(())
     }
@@ -305,7 +305,7 @@ impl<'a> Atomic<'a> {
         let tables = self.frames.iter().filter_map(|frame| frame.writes.get(table));
         tables
             .flat_map(|rows| rows.range::<[u8], _>((Bound::Included(range.from), until)))
-            .map(|(key, value)| (key.to_vec(), value.clone()))
+            .map(|(key, value)| (key.to_vec(), value.as_deref().map(<[u8]>::to_vec)))
             .collect()
     }
 }

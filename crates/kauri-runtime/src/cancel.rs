@@ -2,12 +2,13 @@
 
 use kauri_wire::{InboxKey, Key, MessageRef, WorkerId};
 
+use crate::claim::Leases;
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::metrics::Counter;
 use crate::runtime::{Runtime, inbox_key, inbox_range};
-use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
+use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, URGENT};
 use crate::substrate::{Change, KeyRange, Seen};
 
 impl Runtime {
@@ -21,14 +22,14 @@ impl Runtime {
         let now = self.now().wall;
         let done = self.shared.commit_until(|rows| {
             let Some(frame) = rows.get(&INBOX, &bytes)? else { return Ok(None) };
-            let lease = rows.get(&LEASES, &bytes)?;
-            let deliveries =
-                lease.as_deref().and_then(|lease| Lease::decode(lease).ok()).map_or(0, |lease| lease.deliveries);
             let mut change = Change::default();
             change.expect(INBOX, &bytes[..], Seen::Present);
-            for table in [INBOX, LEASES, URGENT, DEADLINES] {
+            for table in [INBOX, URGENT, DEADLINES] {
                 change.remove(table, &bytes[..]);
             }
+            // Whoever is at it loses it.
+            let lease = Leases::read(rows, key.worker)?.withdraw(&mut change, key);
+            let deliveries = lease.map_or(0, |lease| lease.deliveries);
             let (reason, detail) = (Reason::Cancelled, String::new());
             let letter =
                 DeadLetter { reason, detail, failed_at: now, deliveries, failures: 0, frame: frame.into_owned() };
@@ -75,9 +76,9 @@ impl Runtime {
     /// Who has a message, and until when.
     ///
     /// # Errors
-    /// If the substrate fails or the row is damaged.
+    /// If the substrate fails.
     pub fn lease(&self, key: InboxKey) -> Result<Option<Lease>> {
         let rows = self.shared.substrate.snapshot()?;
-        rows.get(&LEASES, &InboxKey::encode(key))?.map(|bytes| Lease::decode(&bytes)).transpose()
+        Ok(Leases::read(&*rows, key.worker)?.of(key))
     }
 }

@@ -1,16 +1,16 @@
-//! Claiming: which messages a worker takes next.
+//! Claiming: which messages a worker takes next, and the leases that say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kauri_wire::{InboxKey, Key, MessageRef, Timestamp, WorkerId};
+use kauri_wire::{InboxKey, Key, MessageRef, Seq, Timestamp, WorkerId};
 
 use crate::dead_letter::Reason;
-use crate::error::Result;
-use crate::lease::Lease;
+use crate::error::{Conflict, Result};
+use crate::lease::{self, Lease};
 use crate::policy::Policy;
 use crate::runtime::{Shared, inbox_key, inbox_range};
 use crate::schema::{DEADLINES, INBOX, LEASES, URGENT};
-use crate::substrate::{Change, KeyRange, Rows, Seen};
+use crate::substrate::{Bytes, Change, KeyRange, Rows, Seen, SeenRange};
 use crate::time::{Mono, Now};
 
 /// A message that a worker has, or is about to have.
@@ -18,9 +18,8 @@ use crate::time::{Mono, Now};
 pub(crate) struct Claimed {
     pub(crate) key: InboxKey,
     pub(crate) frame: Vec<u8>,
-    pub(crate) lease: Lease,
-    /// The lease that ran out, as it stands in its row.
-    prior: Option<Box<[u8]>>,
+    /// How often it was claimed, this time included.
+    pub(crate) deliveries: u32,
     pub(crate) is_urgent: bool,
     pub(crate) deadline: Option<Timestamp>,
     /// It was claimed too often: it is buried and not run.
@@ -30,12 +29,73 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    pub(crate) fn key_bytes(&self) -> Box<[u8]> {
-        InboxKey::encode(self.key).into()
+    pub(crate) fn key_bytes(&self) -> Bytes {
+        InboxKey::with_bytes(self.key, |bytes| bytes.into())
+    }
+}
+
+/// An instance's lease, and its row as it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) lease: Lease,
+    pub(crate) row: Bytes,
+}
+
+/// The leases on one worker's messages.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    rows: Vec<LeaseRow>,
+    /// Which row each message is in.
+    by_seq: BTreeMap<Seq, usize>,
+}
+
+#[derive(Debug)]
+struct LeaseRow {
+    key: Bytes,
+    row: Bytes,
+    lease: Lease,
+    seqs: Vec<Seq>,
+}
+
+impl Leases {
+    pub(crate) fn read(rows: &dyn Rows, worker: WorkerId) -> Result<Self> {
+        let (from, until) = inbox_range(worker);
+        let mut scan = rows.scan(&LEASES, KeyRange { from: &from, until: until.as_deref() })?;
+        let mut leases = Self::default();
+        while let Some((key, row)) = scan.next()? {
+            // A lease that does not decode is nobody's.
+            let Ok((lease, seqs)) = lease::decode_row(&row) else { continue };
+            leases.by_seq.extend(seqs.iter().map(|seq| (*seq, leases.rows.len())));
+            leases.rows.push(LeaseRow { key: key[..].into(), row: row[..].into(), lease, seqs });
+        }
+        Ok(leases)
     }
 
-    pub(crate) fn is_takeover(&self) -> bool {
-        self.prior.is_some()
+    /// The lease on a message.
+    pub(crate) fn of(&self, key: InboxKey) -> Option<Lease> {
+        self.row_of(key).map(|row| row.lease)
+    }
+
+    fn row_of(&self, key: InboxKey) -> Option<&LeaseRow> {
+        self.by_seq.get(&key.seq).map(|at| &self.rows[*at])
+    }
+
+    /// The row of an instance.
+    pub(crate) fn held_by(&self, owner: u64) -> Option<(Held, &[Seq])> {
+        let row = self.rows.iter().find(|row| row.lease.owner == owner)?;
+        Some((Held { lease: row.lease, row: row.row.clone() }, &row.seqs))
+    }
+
+    /// Stages that a message is taken out of the lease it is in, and answers that lease.
+    pub(crate) fn withdraw(&self, change: &mut Change, key: InboxKey) -> Option<Lease> {
+        let row = self.row_of(key)?;
+        change.expect(LEASES, row.key.clone(), Seen::of(Some(&row.row)));
+        let left: Vec<Seq> = row.seqs.iter().copied().filter(|seq| *seq != key.seq).collect();
+        match left.is_empty() {
+            true => change.remove(LEASES, row.key.clone()),
+            false => change.put(LEASES, row.key.clone(), lease::encode_row(&row.lease, left)),
+        }
+        Some(row.lease)
     }
 }
 
@@ -43,10 +103,61 @@ impl Claimed {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) claims: Vec<Claimed>,
+    /// The lease that somebody else had on the one message found.
+    prior: Option<Leases>,
     /// When there may be more: a lease of somebody else runs out, or the rate allows it.
     pub(crate) wake_at: Option<Mono>,
     /// Something waits for a concurrency key.
     pub(crate) is_flow_limited: bool,
+}
+
+impl Found {
+    pub(crate) fn is_takeover(&self) -> bool {
+        self.prior.is_some()
+    }
+
+    /// Takes out of a change what the conflict is about, if it is what was to be taken over.
+    pub(crate) fn unstage(&self, change: &mut Change, conflict: &Conflict) -> bool {
+        let Some(row) = self.prior.as_ref().zip(self.claims.first()).and_then(|(prior, first)| prior.row_of(first.key))
+        else {
+            return false;
+        };
+        let is_about = *conflict.table == *LEASES && conflict.key[..] == row.key[..];
+        if is_about {
+            change.reads.get_mut(&LEASES).and_then(|rows| rows.remove(&row.key));
+            change.writes.get_mut(&LEASES).and_then(|rows| rows.remove(&row.key));
+        }
+        is_about
+    }
+
+    /// Stages the lease on what was found, in place of the one that the instance has.
+    pub(crate) fn stage(&self, change: &mut Change, worker: WorkerId, lease: &Lease) -> Option<Held> {
+        let first = self.claims.first()?;
+        if let Some(prior) = &self.prior {
+            prior.withdraw(change, first.key);
+        }
+        let lease = Lease { deliveries: first.deliveries, ..*lease };
+        let row = Bytes::from(lease::encode_row(&lease, self.claims.iter().map(|claimed| claimed.key.seq)));
+        change.put(LEASES, lease::row_key(worker, lease.owner), row.clone());
+        Some(Held { lease, row })
+    }
+}
+
+/// Demands that these messages are in the inbox. Sequence numbers are never used twice, so where nothing lies between them it is enough
+/// that there are as many as there were.
+pub(crate) fn expect_present(change: &mut Change, rows: &dyn Rows, claims: &[Claimed]) -> Result<()> {
+    let Some(first) = claims.iter().map(|claimed| claimed.key).min() else { return Ok(()) };
+    let last = claims.iter().map(|claimed| claimed.key).max().unwrap_or(first);
+    let from = Bytes::from(InboxKey::encode(first));
+    let until = Bytes::from([&InboxKey::encode(last)[..], &[0]].concat());
+    let count = rows.count(&INBOX, KeyRange { from: &from, until: Some(&until) })?;
+    if count == claims.len() as u64 {
+        change.ranges.push(SeenRange { table: INBOX, from, until: Some(until), rows: count, hash: None });
+    } else {
+        let keys = claims.iter().map(|claimed| (claimed.key_bytes(), Seen::Present));
+        change.reads.entry(INBOX).or_default().extend(keys);
+    }
+    Ok(())
 }
 
 /// Who looks for messages.
@@ -66,7 +177,7 @@ const LOOK_PAST_MAX: usize = 256;
 /// The state of one search.
 struct Progress<'a> {
     search: &'a Search<'a>,
-    leases: BTreeMap<InboxKey, Box<[u8]>>,
+    leases: Leases,
     /// Ours already, or found a moment ago among the urgent ones.
     taken: BTreeSet<InboxKey>,
     has_deadlines: bool,
@@ -74,6 +185,9 @@ struct Progress<'a> {
     bytes: usize,
     looked: usize,
     found: Found,
+    is_takeover: bool,
+    /// Other instances have the same inbox.
+    is_shared: bool,
 }
 
 enum Next {
@@ -118,24 +232,24 @@ impl Search<'_> {
                 Err(wake_at) => return Ok(Err(wake_at)),
             }
         }
-        let mut leases = BTreeMap::new();
-        let mut scan = rows.scan(&LEASES, range)?;
-        while let Some((key, lease)) = scan.next()? {
-            leases.insert(inbox_key(&key)?, lease[..].into());
-        }
-        drop(scan);
-        let has_deadlines = rows.count(&DEADLINES, range)? > 0;
-        let taken = self.held.iter().map(|claimed| claimed.key).collect();
         Ok(Ok(Progress {
             search: self,
-            leases,
-            taken,
-            has_deadlines,
+            leases: Leases::read(rows, self.worker)?,
+            taken: self.held.iter().map(|claimed| claimed.key).collect(),
+            has_deadlines: rows.count(&DEADLINES, range)? > 0,
             most,
             bytes: 0,
             looked: 0,
             found: Found::default(),
+            is_takeover: false,
+            is_shared: self.shared.flow().instances(self.worker) > 1,
         }))
+    }
+
+    /// The lease on whatever is claimed now.
+    pub(crate) fn lease(&self) -> Lease {
+        let deadline = self.now.mono + self.policy.lease;
+        Lease { owner: self.owner, deadline, deliveries: 1, incarnation: self.shared.incarnation }
     }
 }
 
@@ -148,11 +262,9 @@ impl Progress<'_> {
         if self.taken.contains(&key) {
             return Ok(Next::Go);
         }
-        let prior = self.leases.get(&key).cloned();
-        // A lease that does not decode is nobody's.
-        let present = prior.as_deref().and_then(|bytes| Lease::decode(bytes).ok());
-        let Some(lease) = self.claim(present) else {
-            let deadline = present.map(|lease| lease.deadline);
+        let prior = self.leases.of(key);
+        let Some(lease) = self.claim(prior) else {
+            let deadline = prior.map(|lease| lease.deadline);
             self.found.wake_at = [self.found.wake_at, deadline].into_iter().flatten().min();
             return Ok(Next::Go);
         };
@@ -161,21 +273,28 @@ impl Progress<'_> {
         if !is_first && (prior.is_some() || is_too_much) {
             return Ok(Next::Stop);
         }
+        if self.is_shared && !search.shared.flow().reserve(key, search.owner, prior.is_some()) {
+            // Another instance is about to claim it, or has done so since this snapshot.
+            self.looked += 1;
+            return Ok(Next::Go);
+        }
         let Ok(flow_key) = self.admit(frame) else {
+            search.shared.flow().leave(key, search.owner, None);
             self.looked += 1;
             self.found.is_flow_limited = true;
             return Ok(Next::Go);
         };
-        let deadline = if self.has_deadlines { deadline(rows, key)? } else { None };
-        let doom = (lease.deliveries > search.policy.delivery_budget).then_some(Reason::DeliveriesSpent);
-        self.bytes += frame.len();
-        let is_alone = prior.is_some();
-        let frame = frame.to_vec();
         if is_urgent {
             self.taken.insert(key);
         }
-        self.found.claims.push(Claimed { key, frame, lease, prior, is_urgent, deadline, doom, flow_key });
-        Ok(if is_alone { Next::Stop } else { Next::Go })
+        let deadline = if self.has_deadlines { deadline(rows, key)? } else { None };
+        let deliveries = lease.deliveries;
+        let doom = (deliveries > search.policy.delivery_budget).then_some(Reason::DeliveriesSpent);
+        self.bytes += frame.len();
+        let frame = frame.to_vec();
+        self.found.claims.push(Claimed { key, frame, deliveries, is_urgent, deadline, doom, flow_key });
+        self.is_takeover = prior.is_some();
+        Ok(if self.is_takeover { Next::Stop } else { Next::Go })
     }
 
     fn claim(&self, present: Option<Lease>) -> Option<Lease> {
@@ -204,7 +323,7 @@ impl Progress<'_> {
     }
 
     fn finish(self) -> Found {
-        self.found
+        Found { prior: self.is_takeover.then_some(self.leases), ..self.found }
     }
 }
 
@@ -213,25 +332,4 @@ fn deadline(rows: &dyn Rows, key: InboxKey) -> Result<Option<Timestamp>> {
     let damaged = || crate::Error::damaged("deadlines", "a moment of eight bytes");
     let decode = |value: &[u8]| value.try_into().map(i64::from_le_bytes).map(Timestamp).map_err(|_| damaged());
     value.map(|value| decode(&value)).transpose()
-}
-
-/// Stages the leases of these messages.
-pub(crate) fn stage(change: &mut Change, claims: &[Claimed]) {
-    for claimed in claims {
-        let key = claimed.key_bytes();
-        change.expect(INBOX, key.clone(), Seen::Present);
-        change.expect(LEASES, key.clone(), claimed.prior.clone().map_or(Seen::Absent, Seen::Value));
-        change.put(LEASES, key, claimed.lease.encode());
-    }
-}
-
-/// Takes the leases of these messages out of a change again.
-pub(crate) fn unstage(change: &mut Change, claims: &[Claimed]) {
-    for claimed in claims {
-        let key = claimed.key_bytes();
-        for table in [INBOX, LEASES] {
-            change.reads.get_mut(&table).and_then(|rows| rows.remove(&key));
-        }
-        change.writes.get_mut(&LEASES).and_then(|rows| rows.remove(&key));
-    }
 }

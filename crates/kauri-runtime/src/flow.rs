@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use kauri_wire::WorkerId;
+use kauri_wire::{InboxKey, WorkerId};
 
 use crate::policy::Rate;
 use crate::substrate::Signal;
@@ -14,6 +14,11 @@ use crate::time::Mono;
 
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
+    /// How many instances of each worker there are.
+    instances: BTreeMap<WorkerId, usize>,
+    /// Which messages of shared inboxes an instance has, or is about to claim. It spares them work that only one of them can
+    /// commit; that only one does is the commit's business.
+    reserved: BTreeMap<InboxKey, u64>,
     /// Which instances of a worker work on messages of a key.
     keys: BTreeMap<(WorkerId, Vec<u8>), BTreeSet<u64>>,
     buckets: BTreeMap<WorkerId, Bucket>,
@@ -39,15 +44,55 @@ impl Flow {
         admitted
     }
 
-    /// This instance works on messages of this key no longer.
-    pub(crate) fn leave(&mut self, worker: WorkerId, owner: u64, key: &[u8]) {
-        let place = (worker, key.to_vec());
+    /// There is one more instance of a worker.
+    pub(crate) fn join(&mut self, worker: WorkerId) {
+        *self.instances.entry(worker).or_default() += 1;
+    }
+
+    /// This instance of a worker is gone.
+    pub(crate) fn part(&mut self, worker: WorkerId, owner: u64) {
+        if let Some(count) = self.instances.get_mut(&worker) {
+            *count = count.saturating_sub(1);
+        }
+        self.reserved.retain(|_, by| *by != owner);
+        self.keys.retain(|_, owners| {
+            owners.remove(&owner);
+            !owners.is_empty()
+        });
+        self.wake();
+    }
+
+    /// How many instances of a worker there are.
+    pub(crate) fn instances(&self, worker: WorkerId) -> usize {
+        self.instances.get(&worker).copied().unwrap_or(0)
+    }
+
+    /// Whether this instance may claim a message; if so, no other may. One whose lease has run out is taken from whoever had it.
+    pub(crate) fn reserve(&mut self, key: InboxKey, owner: u64, is_takeover: bool) -> bool {
+        let by = self.reserved.entry(key).or_insert(owner);
+        if is_takeover {
+            *by = owner;
+        }
+        *by == owner
+    }
+
+    /// This instance works on a message no longer, and, if one is given, on messages of this concurrency key.
+    pub(crate) fn leave(&mut self, message: InboxKey, owner: u64, key: Option<&[u8]>) {
+        if self.reserved.get(&message) == Some(&owner) {
+            self.reserved.remove(&message);
+        }
+        let Some(key) = key else { return };
+        let place = (message.worker, key.to_vec());
         if let Some(owners) = self.keys.get_mut(&place) {
             owners.remove(&owner);
             if owners.is_empty() {
                 self.keys.remove(&place);
             }
         }
+        self.wake();
+    }
+
+    fn wake(&mut self) {
         for signal in self.waiting.drain(..).filter_map(|signal| signal.upgrade()) {
             signal.raise();
         }
@@ -89,6 +134,7 @@ mod tests {
     use super::*;
 
     const WORKER: WorkerId = WorkerId(7);
+    const MESSAGE: InboxKey = InboxKey { worker: WORKER, seq: kauri_wire::Seq(1) };
 
     #[test]
     fn key_is_shared_by_no_more_instances_than_its_limit() {
@@ -99,9 +145,22 @@ mod tests {
         assert!(flow.admit(WORKER, 3, b"bob", 2), "another key");
         let signal = Arc::new(Signal::default());
         flow.wait(&signal);
-        flow.leave(WORKER, 1, b"ann");
+        flow.leave(MESSAGE, 1, Some(b"ann"));
         assert_eq!(signal.count(), 1);
         assert!(flow.admit(WORKER, 3, b"ann", 2));
+    }
+
+    #[test]
+    fn message_is_reserved_by_one_instance_until_that_leaves_it_or_is_gone() {
+        let mut flow = Flow::default();
+        assert!(flow.reserve(MESSAGE, 1, false) && flow.reserve(MESSAGE, 1, false) && !flow.reserve(MESSAGE, 2, false));
+        flow.leave(MESSAGE, 2, None);
+        assert!(!flow.reserve(MESSAGE, 2, false), "it was not its own to leave");
+        flow.leave(MESSAGE, 1, None);
+        assert!(flow.reserve(MESSAGE, 2, false));
+        flow.part(WORKER, 2);
+        assert!(flow.reserve(MESSAGE, 1, false));
+        assert!(flow.reserve(MESSAGE, 2, true) && !flow.reserve(MESSAGE, 1, false), "taken over");
     }
 
     #[test]

@@ -2,15 +2,21 @@
 //!
 //! ```text
 //!  0      4           12                  20               24                32
-//!  | LSE0 | owner u64 | deadline_ms u64   | deliveries u32 | incarnation u64 |   little-endian
+//!  | LSE0 | owner u64 | deadline_ms u64   | deliveries u32 | incarnation u64 | seq u64 | seq u64 | ...   little-endian
 //! ```
+//!
+//! A row says which messages of a worker's inbox one instance of it has. Its key is `[worker u64be][owner u64be]`: an instance has one
+//! lease at a time, over a whole batch, so that claiming costs a row and not a row per message. Messages that others take over, or
+//! that are cancelled, are taken out of the row.
 //!
 //! The deadline is a moment of the monotonic clock of that incarnation of the runtime, so no jump of the wall clock ends or prolongs
 //! a lease. A store is open in one process at a time: a lease of an earlier incarnation is nobody's, and its message can be
-//! claimed at once. The exact bytes of a lease are the token that a step's commit demands: whoever lost the lease commits
-//! nothing, whatever the clocks did.
+//! claimed at once. The exact bytes of a row are the token that a step's commit demands, and that its messages are still in the
+//! inbox: whoever lost one commits nothing of it, whatever the clocks did.
 
 use std::time::Duration;
+
+use kauri_wire::{Seq, WorkerId};
 
 use crate::error::{Error, Result};
 use crate::time::Mono;
@@ -20,14 +26,14 @@ pub(crate) const LEASE_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"LSE0";
 
-/// Who has a message, and until when.
+/// Who has messages, and until when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
     /// The instance of a worker that claimed it.
     pub owner: u64,
     /// When others may claim it.
     pub deadline: Mono,
-    /// How often the message was claimed, this time included.
+    /// How often its messages were claimed, this time included.
     pub deliveries: u32,
     /// The incarnation of the runtime in which it was claimed.
     pub incarnation: u64,
@@ -83,6 +89,28 @@ impl Lease {
     }
 }
 
+/// The key of an instance's lease.
+pub(crate) fn row_key(worker: WorkerId, owner: u64) -> [u8; 16] {
+    (u128::from(worker.key_bits()) << 64 | u128::from(owner)).to_be_bytes()
+}
+
+/// A lease's row: who has which messages.
+pub(crate) fn encode_row(lease: &Lease, seqs: impl IntoIterator<Item = Seq>) -> Vec<u8> {
+    let mut row = lease.encode().to_vec();
+    seqs.into_iter().for_each(|seq| row.extend_from_slice(&seq.0.to_le_bytes()));
+    row
+}
+
+pub(crate) fn decode_row(row: &[u8]) -> Result<(Lease, Vec<Seq>)> {
+    let damaged = || Error::damaged("leases", "a lease and sequence numbers of eight bytes each");
+    let (lease, seqs) = row.split_at_checked(LEASE_BYTES).ok_or_else(damaged)?;
+    let (seqs, rest) = seqs.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(damaged());
+    }
+    Ok((Lease::decode(lease)?, seqs.iter().map(|seq| Seq(u64::from_le_bytes(*seq))).collect()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +147,13 @@ mod tests {
     #[test]
     fn lease_of_an_earlier_incarnation_is_nobodys() {
         check(Some(held()), 0, 6, Some(4));
+    }
+
+    #[test]
+    fn rows_of_leases_survive_the_trip_and_other_bytes_are_refused() {
+        let row = encode_row(&held(), [Seq(7), Seq(u64::MAX)]);
+        assert_eq!(decode_row(&row).unwrap(), (held(), vec![Seq(7), Seq(u64::MAX)]));
+        assert!(decode_row(&row[..47]).is_err() && decode_row(b"").is_err());
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub struct Gauges {
     pub inbox: u64,
     /// Those of them that are claimed first.
     pub urgent: u64,
-    /// Messages claimed.
+    /// Instances of workers that have messages.
     pub leases: u64,
     /// Messages waiting to be delivered outside.
     pub outbox: u64,

@@ -63,8 +63,8 @@ pub(crate) fn commit(bug: Bug, substrate: &dyn Substrate, change: &Change) -> Re
         is_step && change.writes.get(&DEDUPE).is_some_and(|rows| rows.keys().any(|key| key.starts_with(b"retry:")));
     match bug {
         Bug::TwoCommits if is_step => return commit_twice(substrate, &change),
-        Bug::NoFence if is_step => drop(change.reads.remove(&LEASES)),
-        Bug::RequeueWithoutToken if is_requeue => drop(change.reads.remove(&LEASES)),
+        Bug::NoFence if is_step => unfence(&mut change),
+        Bug::RequeueWithoutToken if is_requeue => unfence(&mut change),
         Bug::NoRangeValidation => change.ranges.clear(),
         Bug::NoReadValidation => {
             change.reads.retain(|table, _| *table == Cow::Borrowed("app_state") || schema::is_reserved(table));
@@ -77,6 +77,13 @@ pub(crate) fn commit(bug: Bug, substrate: &dyn Substrate, change: &Change) -> Re
         _ => {}
     }
     substrate.commit(&change)
+}
+
+/// Forgets that the messages and their lease must still be there.
+fn unfence(change: &mut Change) {
+    change.reads.remove(&LEASES);
+    change.reads.remove(&INBOX);
+    change.ranges.retain(|range| range.table != INBOX);
 }
 
 fn keep(change: &mut Change, keeps: impl Fn(&[u8]) -> bool) {
@@ -92,7 +99,7 @@ fn commit_twice(substrate: &dyn Substrate, change: &Change) -> Result<Verdict> {
     first.writes.retain(|table, _| !schema::is_reserved(table));
     second.writes.retain(|table, _| schema::is_reserved(table));
     second.appends.clear();
-    second.ranges.clear();
+    second.ranges.retain(|range| range.table == INBOX);
     second.reads.retain(|table, _| *table == LEASES || *table == INBOX);
     match substrate.commit(&first)? {
         Verdict::Committed(committed) => match substrate.commit(&second)? {

@@ -16,7 +16,9 @@ use crate::read::View;
 use crate::schema::{
     self, DEADLINES, DEDUPE, INBOX, OUTBOX, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
-use crate::substrate::{Append, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end};
+use crate::substrate::{
+    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
+};
 use crate::time::{Chance, Clock, Mono, Now};
 
 /// Where messages of a worker go.
@@ -429,7 +431,8 @@ impl Shared {
     }
 
     pub(crate) fn next_owner(&self) -> u64 {
-        self.owners.fetch_add(1, Ordering::Relaxed)
+        // Rows of leases outlive an incarnation, so no number of one comes again in another.
+        self.incarnation << 32 | self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn flow(&self) -> MutexGuard<'_, Flow> {
@@ -551,23 +554,29 @@ pub(crate) fn into_inbox(to: WorkerId, flags: Flags, frame: Vec<u8>, deadline: O
     let prefix = to.key_bits().to_be_bytes();
     let mut also = Vec::new();
     if flags.contains(Flags::HIGH_PRIORITY) {
-        also.push((URGENT, Vec::new()));
+        also.push((URGENT, Bytes::default()));
     }
     if let Some(deadline) = deadline {
-        also.push((DEADLINES, deadline.0.to_le_bytes().to_vec()));
+        also.push((DEADLINES, deadline.0.to_le_bytes().into()));
     }
     let sequence = [&b"inbox:"[..], &prefix].concat().into();
-    Append { table: INBOX, prefix: prefix.into(), sequence, value: frame, also }
+    Append { table: INBOX, prefix: prefix.into(), sequence, value: frame.into(), also }
 }
 
 pub(crate) fn into_outbox(frame: Vec<u8>) -> Append {
-    Append { table: OUTBOX, prefix: Box::default(), sequence: (*b"outbox").into(), value: frame, also: Vec::new() }
+    Append {
+        table: OUTBOX,
+        prefix: Bytes::default(),
+        sequence: (*b"outbox").into(),
+        value: frame.into(),
+        also: Vec::new(),
+    }
 }
 
 pub(crate) fn into_timers(due: Timestamp, frame: Vec<u8>, deadline: Option<Timestamp>) -> Append {
-    let also = deadline.map(|deadline| (TIMER_DEADLINES, deadline.0.to_le_bytes().to_vec())).into_iter().collect();
+    let also = deadline.map(|deadline| (TIMER_DEADLINES, deadline.0.to_le_bytes().into())).into_iter().collect();
     let prefix = due.0.to_be_bytes().into();
-    Append { table: TIMERS, prefix, sequence: (*b"timers").into(), value: frame, also }
+    Append { table: TIMERS, prefix, sequence: (*b"timers").into(), value: frame.into(), also }
 }
 
 /// Reads an inbox key that a table of ours holds.

@@ -5,7 +5,7 @@
 //! | 0 | `app_state` | the application's; `runner.schema.version` | the application's; the marker |
 //! | 1 | `inbox` | worker u64be, seq u64be | message frame |
 //! | 2 | `outbox` | seq u64be | message frame |
-//! | 3 | `leases` | an inbox key | [lease](crate::lease) |
+//! | 3 | `leases` | worker u64be, instance u64be | lease and the sequence numbers of the messages it covers |
 //! | 4 | `timers` | due i64be (not below 0), seq u64be | message frame |
 //! | 5 | `dedupe` | `retry:` message id; `seen:` worker u64be, message id | counters; when and what was handled |
 //! | 6 | `dead_letter` | an inbox key | reason and frame |

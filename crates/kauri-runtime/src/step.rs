@@ -23,8 +23,8 @@ use crate::observe::{Observation, StepEnd};
 use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Shared, into_inbox, into_timers};
-use crate::schema::{DEAD_LETTER, DEADLINES, DEDUPE, DEDUPE_EXPIRY, INBOX, LEASES, URGENT};
-use crate::substrate::{Change, Rows, Seen, Writes};
+use crate::schema::{DEAD_LETTER, DEADLINES, DEDUPE, DEDUPE_EXPIRY, INBOX, URGENT};
+use crate::substrate::{Bytes, Change, Rows, Seen, Writes};
 
 /// How a message's pass came out, before anything is committed.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn run(
         return doomed(Reason::WrongWorker, &format!("it is for worker {}", message.to()));
     }
     if let Some(reason) = claimed.doom {
-        return doomed(reason, &format!("claimed {} times before", claimed.lease.deliveries - 1));
+        return doomed(reason, &format!("claimed {} times before", claimed.deliveries - 1));
     }
     if claimed.deadline.is_some_and(|deadline| block.now().wall >= deadline) {
         return doomed(Reason::Expired, &"nobody had begun it when its deadline came");
@@ -74,7 +74,7 @@ pub(crate) fn run(
         None => {}
     }
     if shared.has_observers() {
-        let (key, delivery) = (claimed.key, claimed.lease.deliveries);
+        let (key, delivery) = (claimed.key, claimed.deliveries);
         shared.observe(&Observation::StepBegan { key, delivery, frame: &claimed.frame });
     }
     let depth = block.depth();
@@ -155,17 +155,18 @@ pub(crate) struct Disposal<'a> {
 }
 
 impl Disposal<'_> {
-    /// Stages the end of a message.
+    /// Stages that these messages are in the inbox no longer.
+    pub(crate) fn end(&mut self, claims: &[Claimed]) {
+        self.change.writes.entry(INBOX).or_default().extend(claims.iter().map(|claimed| (claimed.key_bytes(), None)));
+    }
+
+    /// Stages what becomes of a message that is ended.
     pub(crate) fn dispose(&mut self, claimed: &Claimed, outcome: Outcome) -> Result<StepEnd> {
-        let key = claimed.key_bytes();
-        self.change.expect(LEASES, key.clone(), Seen::Value(claimed.lease.encode().into()));
-        self.change.remove(INBOX, key.clone());
-        self.change.remove(LEASES, key.clone());
         if claimed.is_urgent || is_urgent(&claimed.frame) {
-            self.change.remove(URGENT, key.clone());
+            self.change.remove(URGENT, claimed.key_bytes());
         }
         if claimed.deadline.is_some() {
-            self.change.remove(DEADLINES, key);
+            self.change.remove(DEADLINES, claimed.key_bytes());
         }
         match outcome {
             Outcome::Done => {
@@ -210,7 +211,7 @@ impl Disposal<'_> {
             reason,
             detail: why.to_string(),
             failed_at: self.now,
-            deliveries: claimed.lease.deliveries,
+            deliveries: claimed.deliveries,
             failures,
             frame: claimed.frame.clone(),
         };
@@ -220,16 +221,16 @@ impl Disposal<'_> {
 
     /// Changes the failures counted for a message, and answers how many there are then.
     fn count(&mut self, claimed: &Claimed, count: Count) -> Result<Failures> {
-        let Ok(message) = MessageRef::decode(&claimed.frame) else { return Ok(Failures::default()) };
         if count == Count::Clear && self.counters == 0 && self.shared.retries.load(Ordering::Relaxed) == 0 {
             // There is no counter at all.
             return Ok(Failures::default());
         }
+        let Ok(message) = MessageRef::decode(&claimed.frame) else { return Ok(Failures::default()) };
         let (key, worker) = (dedupe::retry_key(message.id()), claimed.key.worker);
         let staged = self.change.writes.get(&DEDUPE).and_then(|rows| rows.get(&key[..])).cloned();
         let is_staged = staged.is_some();
         let before = match staged {
-            Some(value) => value,
+            Some(value) => value.map(|value| value.to_vec()),
             None => self.rows.get(&DEDUPE, &key)?.map(Cow::into_owned),
         };
         let failures = count.apply(dedupe::failures(before.as_deref(), worker)?);
@@ -239,7 +240,7 @@ impl Disposal<'_> {
                 self.change.expect(DEDUPE, &key[..], Seen::of(before.as_deref()));
             }
             self.counters += i64::from(after.is_some()) - i64::from(before.is_some());
-            self.change.writes.entry(DEDUPE).or_default().insert(key.into(), after);
+            self.change.writes.entry(DEDUPE).or_default().insert(key.into(), after.map(Bytes::from));
         }
         Ok(failures)
     }

@@ -11,7 +11,7 @@ use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::runtime::{Runtime, Shared, into_inbox, into_outbox};
 use crate::schema::{DEAD_LETTER, SCHEDULE_DUE, TIMER_DEADLINES, TIMERS};
-use crate::substrate::{Change, KeyRange, Rows, Seen};
+use crate::substrate::{Bytes, Change, KeyRange, Rows, Seen};
 
 /// The longest sleep until a timer: the wall clock may jump meanwhile, and then the timer is due at another moment.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub(crate) fn until(now: Timestamp, due: Timestamp) -> Duration {
 /// A due timer, as it stands in its row.
 struct Due {
     key: TimerKey,
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     frame: Vec<u8>,
     deadline: Option<Timestamp>,
 }
@@ -125,7 +125,7 @@ fn find(rows: &dyn Rows, now: Option<Timestamp>, most: usize) -> Result<Vec<Due>
     let mut found = Vec::new();
     while found.len() < most {
         let Some((key, frame)) = scan.next()? else { break };
-        let bytes: Box<[u8]> = key[..].into();
+        let bytes = Bytes::from(&key[..]);
         let key = TimerKey::decode(&key).map_err(|_| Error::damaged("timers", "a key of due time and sequence"))?;
         found.push(Due { key, bytes, frame: frame.into_owned(), deadline: None });
     }

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kauri_wire::{Flags, InboxKey, MessageRef, WorkerId};
+use kauri_tree::Durability;
+use kauri_wire::{Flags, MessageRef, WorkerId};
 
 use crate::atomic::Atomic;
-use crate::claim::{self, Claimed, Found, Search};
+use crate::claim::{self, Claimed, Found, Held, Leases, Search};
 use crate::error::{Conflict, Error, Result};
 use crate::handler::Handler;
+use crate::lease::{Lease, encode_row, row_key};
 use crate::metrics::Counter;
 use crate::observe::{Observation, StepEnd};
 use crate::policy::Policy;
 use crate::runtime::Runtime;
 use crate::schema::{INBOX, LEASES};
 use crate::step::{self, Disposal, Outcome, Pass};
-use crate::substrate::{Change, Rows, Signal, Verdict, Writes};
+use crate::substrate::{Bytes, Change, Rows, Seen, Signal, Verdict, Writes};
 use crate::time::Mono;
 
 /// What a tick came to.
@@ -64,6 +66,10 @@ pub struct Worker {
     handler: Box<dyn Handler>,
     policy: Policy,
     held: Vec<Claimed>,
+    /// The lease on what is held.
+    lease: Option<Held>,
+    /// Other instances have the same inbox.
+    is_shared: bool,
     signal: Arc<Signal>,
     stop: Arc<AtomicBool>,
     wake_at: Option<Mono>,
@@ -85,6 +91,7 @@ impl Runtime {
 
     /// A worker for this inbox, with a policy of its own.
     pub fn worker_with(&self, id: WorkerId, policy: Policy, handler: impl Handler + 'static) -> Worker {
+        self.shared.flow().join(id);
         Worker {
             runtime: self.clone(),
             id,
@@ -92,6 +99,8 @@ impl Runtime {
             handler: Box::new(handler),
             policy: policy.sane(),
             held: Vec::new(),
+            lease: None,
+            is_shared: false,
             signal: Arc::default(),
             stop: Arc::default(),
             wake_at: None,
@@ -257,19 +266,26 @@ impl Worker {
     /// If the substrate fails.
     pub fn release(&mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
-        for claimed in &held {
-            let mut change = Change::default();
-            let key = claimed.key_bytes();
-            change.expect(LEASES, key.clone(), crate::substrate::Seen::Value(claimed.lease.encode().into()));
-            change.remove(LEASES, key);
-            // Whoever took it over meanwhile keeps it.
-            let _ = self.runtime.shared.commit(&change)?;
-            self.leave(claimed);
+        held.iter().for_each(|claimed| self.leave(claimed));
+        if self.lease.take().is_none() {
+            return Ok(());
         }
+        let (id, owner) = (self.id, self.owner);
+        self.runtime.shared.commit_until(|rows| {
+            // What others have taken out of it is theirs.
+            let Some((held, _)) = Leases::read(rows, id)?.held_by(owner).map(|(held, seqs)| (held, seqs.len())) else {
+                return Ok(None);
+            };
+            let mut change = Change { durability: Durability::None, ..Change::default() };
+            change.expect(LEASES, row_key(id, owner), Seen::of(Some(&held.row)));
+            change.remove(LEASES, row_key(id, owner));
+            Ok(Some((change, ())))
+        })?;
         Ok(())
     }
 
     fn handle_inbox(&mut self) -> Result<Tick> {
+        self.is_shared |= self.runtime.shared.flow().instances(self.id) > 1;
         if self.held.is_empty() {
             match self.claim()? {
                 Rest::More => {}
@@ -286,19 +302,15 @@ impl Worker {
     fn claim(&mut self) -> Result<Rest> {
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
-        let found = self.search(&*rows, &[])?;
+        let (found, lease) = self.search(&*rows)?;
         self.wake_at = found.wake_at;
-        if found.claims.is_empty() {
-            return Ok(Rest::Idle);
-        }
-        let mut change = Change { base: rows.version(), ..Change::default() };
-        drop(rows);
         // A claim that a crash of the machine takes away is one that nobody has.
-        change.durability = kauri_tree::Durability::None;
-        claim::stage(&mut change, &found.claims);
+        let mut change = Change { base: rows.version(), durability: Durability::None, ..Change::default() };
+        drop(rows);
+        let Some(held) = found.stage(&mut change, self.id, &lease) else { return Ok(Rest::Idle) };
         match shared.commit(&change)? {
             Verdict::Committed(_) => {
-                self.take(found.claims);
+                self.take(found, Some(held));
                 Ok(Rest::More)
             }
             Verdict::Conflict(conflict) => {
@@ -310,30 +322,37 @@ impl Worker {
         }
     }
 
-    fn search(&self, rows: &dyn Rows, held: &[Claimed]) -> Result<Found> {
+    /// What to claim next, besides what is held, and the lease on it.
+    fn search(&self, rows: &dyn Rows) -> Result<(Found, Lease)> {
         let shared = &self.runtime.shared;
         let (worker, owner, policy, now) = (self.id, self.owner, &self.policy, shared.clock.now());
-        let found = Search { shared, worker, owner, policy, now, held }.run(rows)?;
+        let search = Search { shared, worker, owner, policy, now, held: &self.held };
+        let found = search.run(rows)?;
         if found.is_flow_limited {
             shared.flow().wait(&self.signal);
         }
-        Ok(found)
+        Ok((found, search.lease()))
     }
 
-    fn take(&mut self, claims: Vec<Claimed>) {
+    fn take(&mut self, found: Found, lease: Option<Held>) {
         let shared = &self.runtime.shared;
         if let Some(rate) = self.policy.rate {
-            shared.flow().spend(self.id, rate, claims.len());
+            shared.flow().spend(self.id, rate, found.claims.len());
         }
-        shared.metrics.add(Counter::Takeovers, claims.iter().filter(|claimed| claimed.is_takeover()).count() as u64);
-        self.held = claims;
+        shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
+        self.held = found.claims;
+        self.lease = lease;
     }
 
-    /// Its work on a message's concurrency key is over, unless another message it has is of that key.
+    /// Its work on a message is over; on the message's concurrency key too, unless another it has is of that key.
     fn leave(&self, claimed: &Claimed) {
-        let Some(key) = &claimed.flow_key else { return };
-        if !self.held.iter().any(|other| other.key != claimed.key && other.flow_key.as_ref() == Some(key)) {
-            self.runtime.shared.flow().leave(self.id, self.owner, key);
+        let shared = &self.runtime.shared;
+        if self.is_shared || claimed.flow_key.is_some() {
+            let is_key = |key: &&Vec<u8>| {
+                !self.held.iter().any(|other| other.key != claimed.key && other.flow_key.as_ref() == Some(*key))
+            };
+            let key = claimed.flow_key.as_ref().filter(is_key);
+            shared.flow().leave(claimed.key, self.owner, key.map(|key| &key[..]));
         }
     }
 
@@ -350,11 +369,9 @@ impl Worker {
             let is_last = pass > self.policy.passes_max;
             match self.pass(size, is_last)? {
                 Landing::Committed(handled) => return Ok(lost + handled),
-                Landing::Lost(at) => {
-                    let claimed = self.held.remove(at);
-                    self.lose(&claimed);
+                Landing::Lost(count) => {
                     size = size.min(self.held.len());
-                    lost += 1;
+                    lost += count;
                     continue;
                 }
                 Landing::Conflict(conflict) => shared.meet(&conflict, pass, Some(self.id)),
@@ -398,42 +415,87 @@ impl Worker {
             counters: 0,
         };
         let mut ends = Vec::with_capacity(ran);
+        disposal.end(&self.held[..ran]);
         for (claimed, pass) in self.held.iter().zip(passes) {
             ends.push((disposal.dispose(claimed, pass.outcome)?, pass.took, pass.writes));
         }
         let counters = disposal.counters;
         let own = self.held[..ran].iter().fold(flags, |flags, claimed| flags | flags_of(&claimed.frame));
         change.durability = self.policy.durability(own);
-        let mut next = Found::default();
-        if ran == self.held.len() && !self.is_stopping() {
-            next = self.search(&*rows, &self.held)?;
-            claim::stage(&mut change, &next.claims);
-        }
+        claim::expect_present(&mut change, &*rows, &self.held[..ran])?;
+        let (mut next, mut lease) = self.stage_lease(&mut change, &*rows, ran)?;
         drop(rows);
         let mut verdict = shared.commit(&change)?;
         if let Verdict::Conflict(conflict) = &verdict
-            && next.claims.iter().any(|claimed| is_about(conflict, claimed.key))
+            && next.unstage(&mut change, conflict)
         {
-            // Somebody else has one of the next already. That is no reason to do these again.
-            claim::unstage(&mut change, &next.claims);
-            next.claims.iter().for_each(|claimed| self.leave(claimed));
-            next = Found { claims: Vec::new(), ..next };
+            // Somebody else has what was to be taken over. That is no reason to do these again.
+            next.claims.drain(..).for_each(|claimed| self.leave(&claimed));
+            change.remove(LEASES, row_key(self.id, self.owner));
+            lease = None;
             verdict = shared.commit(&change)?;
         }
         match verdict {
             Verdict::Committed(_) => {
                 shared.retries.fetch_add(counters.cast_unsigned(), Ordering::Relaxed);
-                self.finish(ran, &ends, next, emitted);
+                self.finish(ran, &ends, (next, lease), emitted);
                 Ok(Landing::Committed(ran))
             }
             Verdict::Conflict(conflict) => {
                 next.claims.iter().for_each(|claimed| self.leave(claimed));
-                match self.held.iter().position(|claimed| is_about(&conflict, claimed.key)) {
-                    Some(at) => Ok(Landing::Lost(at)),
-                    None => Ok(Landing::Conflict(conflict)),
+                match self.find_lost(&conflict)? {
+                    0 => Ok(Landing::Conflict(conflict)),
+                    lost => Ok(Landing::Lost(lost)),
                 }
             }
         }
+    }
+
+    /// Stages that the lease is still ours, and what it covers when so many of its messages are done: the rest, or what is claimed next.
+    fn stage_lease(&self, change: &mut Change, rows: &dyn Rows, ran: usize) -> Result<(Found, Option<Held>)> {
+        let key = row_key(self.id, self.owner);
+        let held = self.lease.as_ref().expect("what is held has a lease");
+        change.expect(LEASES, key, Seen::of(Some(&held.row)));
+        if ran < self.held.len() {
+            let left = self.held[ran..].iter().map(|claimed| claimed.key.seq);
+            let row = Bytes::from(encode_row(&held.lease, left));
+            change.put(LEASES, key, row.clone());
+            return Ok((Found::default(), Some(Held { lease: held.lease, row })));
+        }
+        if !self.is_stopping() {
+            let (found, lease) = self.search(rows)?;
+            if let Some(held) = found.stage(change, self.id, &lease) {
+                return Ok((found, Some(held)));
+            }
+            change.remove(LEASES, key);
+            return Ok((found, None));
+        }
+        change.remove(LEASES, key);
+        Ok((Found::default(), None))
+    }
+
+    /// After a conflict about leases or the inbox: drops what is not ours any more. Answers how many that was.
+    fn find_lost(&mut self, conflict: &Conflict) -> Result<usize> {
+        if *conflict.table != *LEASES && *conflict.table != *INBOX {
+            return Ok(0);
+        }
+        let shared = Arc::clone(&self.runtime.shared);
+        let rows = shared.substrate.snapshot()?;
+        let leases = Leases::read(&*rows, self.id)?;
+        let (lease, seqs) = leases.held_by(self.owner).map_or((None, &[][..]), |(held, seqs)| (Some(held), seqs));
+        let mut kept = Vec::with_capacity(self.held.len());
+        let mut lost = Vec::new();
+        for claimed in std::mem::take(&mut self.held) {
+            let is_ours = seqs.contains(&claimed.key.seq) && rows.get(&INBOX, &claimed.key_bytes())?.is_some();
+            if is_ours { kept.push(claimed) } else { lost.push(claimed) }
+        }
+        (self.held, self.lease) = (kept, lease);
+        lost.iter().for_each(|claimed| self.lose(claimed));
+        drop(rows);
+        if self.held.is_empty() {
+            self.release()?;
+        }
+        Ok(lost.len())
     }
 
     /// Runs messages until they are done or the batch has taken long enough.
@@ -458,12 +520,19 @@ impl Worker {
     }
 
     /// Counts and tells what was committed, and goes on with what was claimed.
-    fn finish(&mut self, ran: usize, ends: &[(StepEnd, Duration, Option<Writes>)], next: Found, emitted: usize) {
+    fn finish(
+        &mut self,
+        ran: usize,
+        ends: &[(StepEnd, Duration, Option<Writes>)],
+        (next, lease): (Found, Option<Held>),
+        emitted: usize,
+    ) {
         let shared = Arc::clone(&self.runtime.shared);
         let done: Vec<Claimed> = self.held.drain(..ran).collect();
+        self.lease.clone_from(&lease);
         if self.held.is_empty() {
             self.wake_at = next.wake_at;
-            self.take(next.claims);
+            self.take(next, lease);
         }
         let mut tally = Tally::default();
         let times: Vec<Duration> = ends.iter().map(|end| end.1).collect();
@@ -489,15 +558,9 @@ impl Worker {
 /// What a pass came to.
 enum Landing {
     Committed(usize),
-    /// The message at this place is not ours any more.
+    /// So many messages are not ours any more.
     Lost(usize),
     Conflict(Conflict),
-}
-
-/// Whether a conflict is about the message, or its lease, at this key.
-fn is_about(conflict: &Conflict, key: InboxKey) -> bool {
-    let is_table = *conflict.table == *LEASES || *conflict.table == *INBOX;
-    is_table && *conflict.key == <InboxKey as kauri_wire::Key>::encode(key)[..]
 }
 
 fn flags_of(frame: &[u8]) -> Flags {
@@ -552,6 +615,13 @@ impl Tally {
             (Counter::Requeues, self.requeues),
             (Counter::DeadLetters, self.dead),
         ]
+    }
+}
+
+impl Drop for Worker {
+    /// Its leases stay until they run out, as those of a worker that died.
+    fn drop(&mut self) {
+        self.runtime.shared.flow().part(self.id, self.owner);
     }
 }
 

@@ -6,17 +6,17 @@ use std::hash::Hasher;
 use kauri_tree::Durability;
 use twox_hash::XxHash3_64;
 
-use super::{KeyRange, Row, RowScan, Rows, TableName};
+use super::{Bytes, KeyRange, Row, RowScan, Rows, TableName};
 use crate::error::{Conflict, Result};
 
 /// The staged rows of one table: a value to put, or none to remove.
-pub type TableWrites = BTreeMap<Box<[u8]>, Option<Vec<u8>>>;
+pub type TableWrites = BTreeMap<Bytes, Option<Bytes>>;
 
 /// The staged rows of all tables.
 pub type Writes = BTreeMap<TableName, TableWrites>;
 
 /// Rows that were seen, by table and key.
-pub type Reads = BTreeMap<TableName, BTreeMap<Box<[u8]>, Seen>>;
+pub type Reads = BTreeMap<TableName, BTreeMap<Bytes, Seen>>;
 
 /// What a commit validates and applies.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ pub enum Seen {
     /// There was one, whatever its value.
     Present,
     /// There was one with exactly this value.
-    Value(Box<[u8]>),
+    Value(Bytes),
     /// There was one with a value of this length and hash.
     Hashed {
         /// Its length.
@@ -74,7 +74,7 @@ impl Seen {
         match (self, value) {
             (Self::Absent, found) => found.is_none(),
             (Self::Present, found) => found.is_some(),
-            (Self::Value(seen), found) => found == Some(seen),
+            (Self::Value(seen), found) => found == Some(&seen[..]),
             (Self::Hashed { bytes, hash }, Some(found)) => found.len() == *bytes && XxHash3_64::oneshot(found) == *hash,
             (Self::Hashed { .. }, None) => false,
         }
@@ -96,9 +96,9 @@ pub struct SeenRange {
     /// The table.
     pub table: TableName,
     /// The least key.
-    pub from: Box<[u8]>,
+    pub from: Bytes,
     /// The least key that is beyond, if there is such a bound.
-    pub until: Option<Box<[u8]>>,
+    pub until: Option<Bytes>,
     /// How many rows there were.
     pub rows: u64,
     /// Their keys and values as a hash, in the order in which they were read; none if they were only counted.
@@ -137,13 +137,13 @@ pub struct Append {
     /// The table.
     pub table: TableName,
     /// What the key begins with; the sequence number follows, eight bytes, big-endian.
-    pub prefix: Box<[u8]>,
+    pub prefix: Bytes,
     /// The sequence that numbers are taken from: the first is 1.
-    pub sequence: Box<[u8]>,
+    pub sequence: Bytes,
     /// The value.
-    pub value: Vec<u8>,
+    pub value: Bytes,
     /// Rows of other tables under the same key.
-    pub also: Vec<(TableName, Vec<u8>)>,
+    pub also: Vec<(TableName, Bytes)>,
 }
 
 /// Where the substrate keeps the last number used of each sequence: the sequence's name, and the number as eight bytes,
@@ -152,17 +152,17 @@ pub(super) const SEQUENCES: &str = "sequences";
 
 impl Change {
     /// Stages a row to put.
-    pub fn put(&mut self, table: impl Into<TableName>, key: impl Into<Box<[u8]>>, value: impl Into<Vec<u8>>) {
+    pub fn put(&mut self, table: impl Into<TableName>, key: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.writes.entry(table.into()).or_default().insert(key.into(), Some(value.into()));
     }
 
     /// Stages a row to remove.
-    pub fn remove(&mut self, table: impl Into<TableName>, key: impl Into<Box<[u8]>>) {
+    pub fn remove(&mut self, table: impl Into<TableName>, key: impl Into<Bytes>) {
         self.writes.entry(table.into()).or_default().insert(key.into(), None);
     }
 
     /// Demands that a row still be as it was seen. What was demanded first counts.
-    pub fn expect(&mut self, table: impl Into<TableName>, key: impl Into<Box<[u8]>>, seen: Seen) {
+    pub fn expect(&mut self, table: impl Into<TableName>, key: impl Into<Bytes>, seen: Seen) {
         self.reads.entry(table.into()).or_default().entry(key.into()).or_insert(seen);
     }
 
@@ -180,13 +180,13 @@ impl Change {
         for (table, reads) in &self.reads {
             for (key, seen) in reads {
                 if !seen.holds(rows.get(table, key)?.as_deref()) {
-                    return Ok(Some(Conflict { table: table[..].into(), key: key.clone() }));
+                    return Ok(Some(Conflict { table: table[..].into(), key: key[..].into() }));
                 }
             }
         }
         for range in &self.ranges {
             if !range.holds(rows)? {
-                return Ok(Some(Conflict { table: range.table[..].into(), key: range.from.clone() }));
+                return Ok(Some(Conflict { table: range.table[..].into(), key: range.from[..].into() }));
             }
         }
         Ok(None)

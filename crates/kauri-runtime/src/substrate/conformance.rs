@@ -181,7 +181,7 @@ fn counts_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
     apply(substrate, &put("apple", "12"))?;
     let rows = substrate.snapshot()?.count(&FRUIT, KeyRange::ALL)?;
     let mut change = put("apple", "13");
-    change.ranges.push(SeenRange { table: FRUIT, from: Box::default(), until: None, rows, hash: None });
+    change.ranges.push(SeenRange { table: FRUIT, from: super::Bytes::default(), until: None, rows, hash: None });
     apply(substrate, &put("apple", "another"))?;
     apply(substrate, &change)?;
     apply(substrate, &put("pear", "5"))?;
@@ -189,7 +189,7 @@ fn counts_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
 }
 
 fn append(prefix: &[u8], value: &str) -> Append {
-    let also = vec![(STOCK, value.as_bytes().to_vec())];
+    let also = vec![(STOCK, value.into())];
     Append { table: FRUIT, prefix: prefix.into(), sequence: prefix.into(), value: value.into(), also }
 }
 

@@ -9,6 +9,7 @@
 //! [`TreeSubstrate`] is Kauri's store; [`ModelSubstrate`] is the obvious map of maps it is compared with. [`conformance`] is what
 //! any implementation must pass.
 
+mod bytes;
 mod change;
 mod conformance;
 mod model;
@@ -17,6 +18,7 @@ mod watch;
 
 use std::borrow::Cow;
 
+pub use bytes::Bytes;
 pub(crate) use change::RowsHash;
 pub use change::{Append, Change, Direction, Reads, Seen, SeenRange, TableWrites, Writes};
 pub use conformance::conformance;

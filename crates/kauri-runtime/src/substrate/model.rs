@@ -85,7 +85,7 @@ impl Substrate for ModelSubstrate {
             let rows = tables.entry(table.to_string()).or_default();
             for (key, value) in writes {
                 match value {
-                    Some(value) => rows.insert(key.to_vec(), value.clone()),
+                    Some(value) => rows.insert(key.to_vec(), value.to_vec()),
                     None => rows.remove(&key[..]),
                 };
             }
@@ -110,9 +110,9 @@ fn add(tables: &mut Tables, append: &Append) -> Result<u64> {
     *last = seq.to_le_bytes().to_vec();
     let key = [&append.prefix[..], &seq.to_be_bytes()].concat();
     for (table, value) in &append.also {
-        tables.entry(table.to_string()).or_default().insert(key.clone(), value.clone());
+        tables.entry(table.to_string()).or_default().insert(key.clone(), value.to_vec());
     }
-    tables.entry(append.table.to_string()).or_default().insert(key, append.value.clone());
+    tables.entry(append.table.to_string()).or_default().insert(key, append.value.to_vec());
     Ok(seq)
 }
 

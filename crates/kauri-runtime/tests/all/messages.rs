@@ -362,7 +362,7 @@ fn worker_told_to_stop_gives_back_what_it_has_not_begun() {
     setup.send_many(ANN, 5);
     let mut worker = sleepy(&setup, 11, || {});
     assert_eq!(worker.tick().unwrap().handled, 1);
-    assert_eq!(setup.runtime.gauges().unwrap().leases, 4);
+    assert_eq!(setup.runtime.gauges().unwrap().leases, 1);
     worker.release().unwrap();
     assert_eq!(setup.runtime.gauges().unwrap().leases, 0);
     assert_eq!(setup.scribe(ANN).0.drain().unwrap(), 4);
