@@ -67,7 +67,10 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
     }
     if tree.holds(SIMULATOR) {
-        all.push(Campaign { name: "crashes".to_owned(), search: Box::new(search_crashes) });
+        for (name, command) in [("crashes", "crash"), ("worlds", "world")] {
+            let search = move |share| search_simulator(command, share);
+            all.push(Campaign { name: name.to_owned(), search: Box::new(search) });
+        }
     }
     if tree.holds(ARENA) {
         all.push(Campaign { name: "races".to_owned(), search: Box::new(search_races) });
@@ -108,11 +111,11 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
     Ok(format!("{cases} cases per property in the last round"))
 }
 
-/// The store, crashed: stores of ever new seeds.
-fn search_crashes(share: Duration) -> Result<String> {
+/// The store, or the whole system, crashed: ever new seeds.
+fn search_simulator(command: &str, share: Duration) -> Result<String> {
     let minutes = (share.as_secs() / 60).max(1).to_string();
     let call =
-        cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--", "crash", "--minutes"]).arguments([minutes]);
+        cargo(&["run", "--release", "--locked", "-p", "kauri-sim", "--", command, "--minutes"]).arguments([minutes]);
     println!("      {call}");
     let mut tried = String::new();
     call.watch(|line| line.clone_into(&mut tried))?;

@@ -143,21 +143,29 @@ impl Found {
     }
 }
 
-/// Demands that these messages are in the inbox. Sequence numbers are never used twice, so where nothing lies between them it is enough
-/// that there are as many as there were.
-pub(crate) fn expect_present(change: &mut Change, rows: &dyn Rows, claims: &[Claimed]) -> Result<()> {
-    let Some(first) = claims.iter().map(|claimed| claimed.key).min() else { return Ok(()) };
+/// Demands that these messages are in the inbox. Numbers are never used twice, so if theirs follow each other it is enough that
+/// there are as many rows from the first to the last.
+///
+/// Answers whether they are, in these rows.
+pub(crate) fn expect_present(change: &mut Change, rows: &dyn Rows, claims: &[Claimed]) -> Result<bool> {
+    let Some(first) = claims.iter().map(|claimed| claimed.key).min() else { return Ok(true) };
     let last = claims.iter().map(|claimed| claimed.key).max().unwrap_or(first);
     let from = Bytes::from(InboxKey::encode(first));
     let until = Bytes::from([&InboxKey::encode(last)[..], &[0]].concat());
     let count = rows.count(&INBOX, KeyRange { from: &from, until: Some(&until) })?;
-    if count == claims.len() as u64 {
+    let is_unbroken = last.seq.0 - first.seq.0 + 1 == claims.len() as u64;
+    if is_unbroken && count == claims.len() as u64 {
         change.ranges.push(SeenRange { table: INBOX, from, until: Some(until), rows: count, hash: None });
-    } else {
-        let keys = claims.iter().map(|claimed| (claimed.key_bytes(), Seen::Present));
-        change.reads.entry(INBOX).or_default().extend(keys);
+        return Ok(true);
     }
-    Ok(())
+    for claimed in claims {
+        let key = claimed.key_bytes();
+        if rows.get(&INBOX, &key)?.is_none() {
+            return Ok(false);
+        }
+        change.expect(INBOX, key, Seen::Present);
+    }
+    Ok(true)
 }
 
 /// Who looks for messages.

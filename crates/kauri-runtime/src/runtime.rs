@@ -358,6 +358,12 @@ impl Runtime {
         self.shared.clock.now()
     }
 
+    /// The policy of blocks, and of workers that bring none of their own.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.shared.policy
+    }
+
     /// Which start of a runtime on this store this is, from 1.
     #[must_use]
     pub fn incarnation(&self) -> u64 {

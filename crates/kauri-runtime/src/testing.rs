@@ -120,6 +120,8 @@ pub enum FaultKind {
     JumpForward,
     /// The wall clock jumps back.
     JumpBack,
+    /// The ground failed at a commit, and nobody knows whether it was made.
+    Broken,
 }
 
 /// How likely each fault is, in thousandths: of a commit, or of a tick.
@@ -170,21 +172,22 @@ impl Faults {
 
 /// What survives a crash: opened at the start, and again after each crash.
 pub trait Ground {
-    /// Opens what there is.
+    /// Opens what there is: at first, or after what ended the life before. After [`FaultKind::CrashAfter`] and [`FaultKind::Broken`]
+    /// nobody was told of the last commit, so that it need not be there.
     ///
     /// # Errors
     /// If it cannot be opened.
-    fn open(&mut self) -> Result<Arc<dyn Substrate>>;
+    fn open(&mut self, after: Option<FaultKind>) -> Result<Arc<dyn Substrate>>;
 }
 
 impl Ground for ModelSubstrate {
-    fn open(&mut self) -> Result<Arc<dyn Substrate>> {
+    fn open(&mut self, _after: Option<FaultKind>) -> Result<Arc<dyn Substrate>> {
         Ok(Arc::new(self.clone()))
     }
 }
 
 type MakeWorkers = dyn Fn(&Runtime) -> Vec<Worker> + Send + Sync;
-type Configure = dyn Fn(Builder) -> Builder;
+type Configure = dyn Fn(Builder, &VirtualClock) -> Builder;
 
 /// Workers, a store and a clock, under faults.
 pub struct World<G = ModelSubstrate> {
@@ -206,7 +209,8 @@ struct State {
     workers: Vec<Option<Worker>>,
     /// How many ticks are inside each other.
     depth: usize,
-    has_crashed: bool,
+    /// What ended this life.
+    crash: Option<FaultKind>,
 }
 
 /// How many ticks may be inside each other: more show nothing new.
@@ -214,7 +218,7 @@ const DEPTH_MAX: usize = 3;
 /// Time that passes with each tick of the world.
 const TICK: Duration = Duration::from_millis(7);
 /// Rounds without an end are a livelock.
-const SETTLE_ROUNDS_MAX: usize = 100_000;
+const SETTLE_ROUNDS_MAX: usize = 10_000;
 
 impl World<ModelSubstrate> {
     /// A world whose store is the model.
@@ -222,7 +226,7 @@ impl World<ModelSubstrate> {
     /// # Errors
     /// If the runtime does not start.
     pub fn in_memory(seed: u64, make: impl Fn(&Runtime) -> Vec<Worker> + Send + Sync + 'static) -> Result<Self> {
-        Self::new(seed, ModelSubstrate::new(), make, |builder| builder)
+        Self::new(seed, ModelSubstrate::new(), make, |builder, _| builder)
     }
 }
 
@@ -235,7 +239,7 @@ impl<G: Ground> World<G> {
         seed: u64,
         mut ground: G,
         make: impl Fn(&Runtime) -> Vec<Worker> + Send + Sync + 'static,
-        configure: impl Fn(Builder) -> Builder + 'static,
+        configure: impl Fn(Builder, &VirtualClock) -> Builder + 'static,
     ) -> Result<Self> {
         let clock = VirtualClock::default();
         let state = State {
@@ -244,11 +248,11 @@ impl<G: Ground> World<G> {
             hits: BTreeMap::new(),
             workers: Vec::new(),
             depth: 0,
-            has_crashed: false,
+            crash: None,
         };
         let state = Arc::new(Mutex::new(state));
         let configure: Box<Configure> = Box::new(configure);
-        let runtime = start(&mut ground, &state, &clock, seed, &configure)?;
+        let runtime = start(&mut ground, None, &state, &clock, seed, &configure)?;
         let make: Box<MakeWorkers> = Box::new(make);
         lock(&state).workers = make(&runtime).into_iter().map(Some).collect();
         Ok(Self { seed, ground, clock, state, make, configure, runtime })
@@ -284,10 +288,15 @@ impl<G: Ground> World<G> {
         &self.ground
     }
 
+    /// What survives crashes, to be changed.
+    pub fn ground_mut(&mut self) -> &mut G {
+        &mut self.ground
+    }
+
     /// Whether everything died and waits to be started again.
     #[must_use]
     pub fn has_crashed(&self) -> bool {
-        lock(&self.state).has_crashed
+        lock(&self.state).crash.is_some()
     }
 
     /// How often each fault happened.
@@ -307,19 +316,28 @@ impl<G: Ground> World<G> {
     /// # Errors
     /// If the ground cannot be opened or the runtime does not start.
     pub fn restart(&mut self) -> Result<()> {
-        {
-            let mut state = lock(&self.state);
-            state.workers.clear();
-            state.has_crashed = false;
-        }
         self.runtime.stop();
-        let faults = std::mem::replace(&mut lock(&self.state).faults, Faults::NONE);
-        self.runtime = start(&mut self.ground, &self.state, &self.clock, self.seed, &self.configure)?;
+        let mut state = lock(&self.state);
+        state.workers.clear();
+        let faults = std::mem::replace(&mut state.faults, Faults::NONE);
+        drop(state);
+        self.runtime = self.start_again()?;
         let workers = (self.make)(&self.runtime);
         let mut state = lock(&self.state);
         state.workers = workers.into_iter().map(Some).collect();
         state.faults = faults;
         Ok(())
+    }
+
+    /// Starts on what is there. A ground that breaks meanwhile is opened again.
+    fn start_again(&mut self) -> Result<Runtime> {
+        loop {
+            let after = lock(&self.state).crash.take().unwrap_or(FaultKind::CrashBetween);
+            let started = start(&mut self.ground, Some(after), &self.state, &self.clock, self.seed, &self.configure);
+            if started.is_ok() || !self.has_crashed() {
+                return started;
+            }
+        }
     }
 
     /// So many ticks of workers chosen by chance, with whatever goes wrong meanwhile.
@@ -352,7 +370,7 @@ impl<G: Ground> World<G> {
             self.clock.jump(-day);
         }
         if state.draw(FaultKind::CrashBetween, crash_between) {
-            state.has_crashed = true;
+            state.crash = Some(FaultKind::CrashBetween);
         }
     }
 
@@ -368,6 +386,8 @@ impl<G: Ground> World<G> {
         }
         let mut handled = 0;
         for _ in 0..SETTLE_ROUNDS_MAX {
+            // Work takes time: what fails until a moment has come does not fail for ever.
+            self.clock.advance(Duration::from_millis(1));
             let mut is_idle = true;
             let mut workers = std::mem::take(&mut lock(&self.state).workers);
             for worker in workers.iter_mut().flatten() {
@@ -419,13 +439,14 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 fn start(
     ground: &mut impl Ground,
+    after: Option<FaultKind>,
     state: &Arc<Mutex<State>>,
     clock: &VirtualClock,
     seed: u64,
     configure: &Configure,
 ) -> Result<Runtime> {
-    let faulty = Faulty { inner: ground.open()?, state: Arc::clone(state), clock: clock.clone() };
-    configure(Runtime::builder(Arc::new(faulty), Arc::new(clock.clone())).seed(seed)).start()
+    let faulty = Faulty { inner: ground.open(after)?, state: Arc::clone(state), clock: clock.clone() };
+    configure(Runtime::builder(Arc::new(faulty), Arc::new(clock.clone())).seed(seed), clock).start()
 }
 
 /// Lets one worker tick that is not at work. A crash is no error; any other trouble is.
@@ -433,7 +454,7 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
     let taken = {
         let mut state = lock(state);
         let idle: Vec<usize> = (0..state.workers.len()).filter(|at| state.workers[*at].is_some()).collect();
-        if idle.is_empty() || state.has_crashed {
+        if idle.is_empty() || state.crash.is_some() {
             return Ok(());
         }
         let at = idle[usize::try_from(state.chance.next_u64() % idle.len() as u64).unwrap_or(0)];
@@ -448,7 +469,7 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
         *place = Some(worker);
     }
     match result {
-        Err(error) if !state.has_crashed => Err(error),
+        Err(error) if state.crash.is_none() => Err(error),
         _ => Ok(()),
     }
 }
@@ -467,12 +488,22 @@ fn crashed() -> Error {
 
 impl Faulty {
     fn check(&self) -> Result<()> {
-        if lock(&self.state).has_crashed { Err(crashed()) } else { Ok(()) }
+        if lock(&self.state).crash.is_some() { Err(crashed()) } else { Ok(()) }
     }
 
-    fn crash(&self) -> Error {
-        lock(&self.state).has_crashed = true;
+    fn crash(&self, kind: FaultKind) -> Error {
+        lock(&self.state).crash = Some(kind);
         crashed()
+    }
+
+    fn commit_inside(&self, change: &Change) -> Result<Verdict> {
+        let result = self.inner.commit(change);
+        if let Err(Error::Store(kauri_tree::Error::Io(_) | kauri_tree::Error::Broken)) = &result {
+            let mut state = lock(&self.state);
+            *state.hits.entry(FaultKind::Broken).or_default() += 1;
+            state.crash = Some(FaultKind::Broken);
+        }
+        result
     }
 
     fn draw(&self, kind: FaultKind, of: impl Fn(&Faults) -> u32) -> bool {
@@ -511,11 +542,11 @@ impl Substrate for Faulty {
             return Ok(Verdict::Conflict(Conflict { table: "no table".into(), key: Box::default() }));
         }
         if self.draw(FaultKind::CrashBefore, |faults| faults.crash_before) {
-            return Err(self.crash());
+            return Err(self.crash(FaultKind::CrashBefore));
         }
-        let verdict = self.inner.commit(change)?;
+        let verdict = self.commit_inside(change)?;
         if self.draw(FaultKind::CrashAfter, |faults| faults.crash_after) {
-            return Err(self.crash());
+            return Err(self.crash(FaultKind::CrashAfter));
         }
         Ok(verdict)
     }

@@ -398,6 +398,10 @@ impl Worker {
     fn pass(&mut self, size: usize, is_last: bool) -> Result<Landing> {
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
+        if !self.is_leased(&*rows)? {
+            drop(rows);
+            return Ok(Landing::Lost(self.find_lost()?));
+        }
         let setting = shared.setting(Some(self.id));
         let mut block = Atomic::new(&*rows, setting);
         let passes = self.run_all(&mut block, size, is_last)?;
@@ -422,7 +426,10 @@ impl Worker {
         let counters = disposal.counters;
         let own = self.held[..ran].iter().fold(flags, |flags, claimed| flags | flags_of(&claimed.frame));
         change.durability = self.policy.durability(own);
-        claim::expect_present(&mut change, &*rows, &self.held[..ran])?;
+        if !claim::expect_present(&mut change, &*rows, &self.held[..ran])? {
+            drop(rows);
+            return Ok(Landing::Lost(self.find_lost()?));
+        }
         let (mut next, mut lease) = self.stage_lease(&mut change, &*rows, ran)?;
         drop(rows);
         let mut verdict = shared.commit(&change)?;
@@ -443,10 +450,7 @@ impl Worker {
             }
             Verdict::Conflict(conflict) => {
                 next.claims.iter().for_each(|claimed| self.leave(claimed));
-                match self.find_lost(&conflict)? {
-                    0 => Ok(Landing::Conflict(conflict)),
-                    lost => Ok(Landing::Lost(lost)),
-                }
+                Ok(Landing::Conflict(conflict))
             }
         }
     }
@@ -474,11 +478,14 @@ impl Worker {
         Ok((Found::default(), None))
     }
 
-    /// After a conflict about leases or the inbox: drops what is not ours any more. Answers how many that was.
-    fn find_lost(&mut self, conflict: &Conflict) -> Result<usize> {
-        if *conflict.table != *LEASES && *conflict.table != *INBOX {
-            return Ok(0);
-        }
+    /// Whether the lease is in these rows as we know it.
+    fn is_leased(&self, rows: &dyn Rows) -> Result<bool> {
+        let Some(held) = &self.lease else { return Ok(false) };
+        Ok(rows.get(&LEASES, &row_key(self.id, self.owner))?.as_deref() == Some(&held.row[..]))
+    }
+
+    /// Drops what is not ours any more. Answers how many that was.
+    fn find_lost(&mut self) -> Result<usize> {
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
         let leases = Leases::read(&*rows, self.id)?;

@@ -21,8 +21,8 @@ pub type Reads = BTreeMap<TableName, BTreeMap<Bytes, Seen>>;
 /// What a commit validates and applies.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The version that everything below was observed in, if the snapshot had one. A substrate that has not changed since need
-    /// not look at the rest.
+    /// The version that everything below was observed in, if the snapshot had one. A substrate that has not changed since does not
+    /// look at the rest: what was observed elsewhere, or is only believed, must not be said with it.
     pub base: Option<u64>,
     /// Rows that must still be as they were seen.
     pub reads: Reads,

@@ -4,9 +4,11 @@
 mod blocks;
 mod boot;
 mod failures;
+mod kill;
 mod messages;
 mod observing;
 mod outboxes;
+mod protocol;
 mod setup;
 mod substrates;
 mod threads;

@@ -5,3 +5,4 @@ mod disks;
 mod model;
 mod store;
 mod toy;
+mod worlds;

@@ -1,0 +1,66 @@
+//! The whole system under every fault: two thousand worlds, and bugs planted to see that they would be found.
+
+use std::collections::BTreeMap;
+
+use kauri_runtime::planted::Bug;
+use kauri_runtime::testing::FaultKind as WorldFault;
+use kauri_sim::{FaultKind, Hits, WorldTrial};
+
+/// Runs worlds; each kind of fault must have happened.
+fn check(seeds: std::ops::Range<u64>) {
+    let mut faults: BTreeMap<WorldFault, u64> = BTreeMap::new();
+    let mut disk = Hits::default();
+    let (mut lives, mut handled) = (0, 0);
+    for seed in seeds {
+        match WorldTrial::new(seed).run() {
+            Ok(story) => {
+                story.faults.into_iter().for_each(|(kind, count)| *faults.entry(kind).or_default() += count);
+                disk.merge(&story.disk);
+                lives += story.lives;
+                handled += story.handled;
+            }
+            Err(what) => {
+                let shrunk = WorldTrial::new(seed).shrunk();
+                panic!("{what}\nagain: cargo run --release -p kauri-sim -- world --seed {seed}\nin short: {shrunk:?}");
+            }
+        }
+    }
+    assert_eq!(faults.len(), 9, "each kind of fault happened: {faults:?}");
+    let kinds = [FaultKind::SyncFailed, FaultKind::WriteFailed, FaultKind::NoSpace, FaultKind::ShortWrite];
+    assert_eq!(disk.require(&kinds), Ok(()));
+    assert!(lives > 1000 && handled > 0, "{lives} lives");
+}
+
+/// Tests of their own, so that they run side by side.
+macro_rules! worlds {
+    ($($name:ident: $seeds:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            check($seeds);
+        }
+    )*};
+}
+
+worlds! {
+    every_order_is_carried_out_once_whatever_happens_0: 0..500;
+    every_order_is_carried_out_once_whatever_happens_1: 500..1000;
+    every_order_is_carried_out_once_whatever_happens_2: 1000..1500;
+    every_order_is_carried_out_once_whatever_happens_3: 1500..2000;
+}
+
+#[test]
+fn same_seed_is_the_same_world() {
+    for seed in 0..10 {
+        let told = |story: kauri_sim::Story| (story.faults, story.lives, story.handled, format!("{:?}", story.disk));
+        let (first, second) = (WorldTrial::new(seed).run(), WorldTrial::new(seed).run());
+        assert_eq!(first.map(told), second.map(told));
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found_in_a_hundred_worlds() {
+    for bug in Bug::ALL {
+        let found = (0..100).find(|seed| WorldTrial::new(*seed).with(bug).run().is_err());
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}
