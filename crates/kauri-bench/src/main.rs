@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! kauri-bench wire [--quick] [--json FILE]
+//! kauri-bench runtime [--quick] [--json FILE] [--folder DIR]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -9,12 +10,13 @@
 //! trouble with 1.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::disallowed_methods, reason = "a binary at the edge: it writes the file that it was told to write")]
+#![expect(clippy::disallowed_methods, reason = "a binary at the edge: files, threads and clocks are its business")]
 #![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
 
 mod measure;
 mod peer;
 mod report;
+mod runtime;
 mod wire;
 
 use std::fs::File;
@@ -39,6 +41,8 @@ struct Command {
 enum Suite {
     /// Frames and keys: encode and decode, against prost, rmp-serde, bincode and memcpy.
     Wire(Options),
+    /// Steps, blocks and durable commits, against what the machine can do.
+    Runtime(RuntimeOptions),
 }
 
 #[derive(Args)]
@@ -54,7 +58,21 @@ struct Options {
     rounds: Option<u32>,
 }
 
+#[derive(Args)]
+struct RuntimeOptions {
+    #[command(flatten)]
+    common: Options,
+    /// Where stores are made, and removed: a folder on the disk that is to be measured.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+}
+
 impl Options {
+    /// The file for the rows. It is opened first, so that a bad path is not found out after a minute.
+    fn file(&self) -> io::Result<Option<File>> {
+        self.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()
+    }
+
     fn plan(&self) -> Plan {
         let plan = if self.quick { Plan::QUICK } else { Plan::FULL };
         Plan { rounds: self.rounds.unwrap_or(plan.rounds), ..plan }
@@ -71,6 +89,7 @@ fn main() -> ExitCode {
             let fixtures = wire::Fixtures::new();
             run(options, fixtures.workloads(), wire::goals)
         }
+        Suite::Runtime(options) => run_runtime(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,22 +114,33 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Runs one suite and reports it. The file is opened first, so that a bad path is not found out after a minute.
+/// Runs one suite and reports it.
 fn run(options: &Options, workloads: Vec<Workload<'_>>, goals: fn(&[Outcome]) -> Vec<Goal>) -> io::Result<()> {
-    let file =
-        options.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()?;
+    let file = options.file()?;
     let (plan, count) = (options.plan(), workloads.len());
     let mut outcomes = Vec::with_capacity(count);
     for (at, workload) in workloads.into_iter().enumerate() {
         eprintln!("[{:>2}/{count}] {}", at + 1, workload.name());
         outcomes.push(workload.race(plan));
     }
+    tell(&outcomes, &goals(&outcomes), file)
+}
+
+fn run_runtime(options: &RuntimeOptions) -> io::Result<()> {
+    let file = options.common.file()?;
+    let size = if options.common.quick { runtime::Size::QUICK } else { runtime::Size::FULL };
+    let outcomes = runtime::run(size, &options.folder, |what| eprintln!("{what}"));
+    let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
+    tell(&outcomes, &runtime::goals(&outcomes), file)
+}
+
+fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    report::write_table(&outcomes, &mut out)?;
-    report::write_goals(&goals(&outcomes), &mut out)?;
+    report::write_table(outcomes, &mut out)?;
+    report::write_goals(goals, &mut out)?;
     out.flush()?;
     match file {
-        Some(file) => report::write_json(&outcomes, file),
+        Some(file) => report::write_json(outcomes, file),
         None => Ok(()),
     }
 }

@@ -146,7 +146,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    fn of(mut rounds: Vec<f64>) -> Self {
+    pub(crate) fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
         let middle = rounds.len() / 2;
         let median = if rounds.len() % 2 == 1 { rounds[middle] } else { (rounds[middle - 1] + rounds[middle]) / 2.0 };
@@ -159,6 +159,10 @@ impl Estimate {
 pub(crate) enum Unit {
     /// Nanoseconds of processor time: less is better.
     Nanoseconds,
+    /// Microseconds on the wall: less is better.
+    Microseconds,
+    /// So many in a second on the wall: more is better.
+    PerSecond,
 }
 
 impl Unit {
@@ -166,13 +170,16 @@ impl Unit {
     /// better, that is `peer / ours`.
     pub(crate) fn ratio(self, ours: f64, peer: f64) -> f64 {
         match self {
-            Self::Nanoseconds => peer / ours,
+            Self::Nanoseconds | Self::Microseconds => peer / ours,
+            Self::PerSecond => ours / peer,
         }
     }
 
     pub(crate) const fn symbol(self) -> &'static str {
         match self {
             Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::PerSecond => "/s",
         }
     }
 }
@@ -183,14 +190,14 @@ fn nanoseconds(turn: Duration, times: u64) -> f64 {
 
 /// The processor time that this thread has used.
 #[cfg(unix)]
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("a thread has used no negative time")
 }
 
 /// The time since the first call: where there is no clock of a thread's own, noise counts.
 #[cfg(not(unix))]
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed()
 }
@@ -214,6 +221,7 @@ mod tests {
     fn ratio_is_above_one_where_we_are_better() {
         assert_eq!(Unit::Nanoseconds.ratio(10.0, 50.0), 5.0);
         assert_eq!(Unit::Nanoseconds.ratio(50.0, 10.0), 0.2);
+        assert_eq!(Unit::PerSecond.ratio(50.0, 10.0), 5.0);
     }
 
     #[test]

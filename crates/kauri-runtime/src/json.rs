@@ -1,68 +1,41 @@
-//! A little JSON, written by hand: objects of numbers, words and bytes. Bytes that are no text are hexadecimal digits under another name.
+//! Messages as JSON. Bytes that are no text are hexadecimal digits under another name.
 
 use std::fmt::Write;
 
 use kauri_wire::{MessageKind, MessageRef};
+use serde_json::{Map, Value};
 
-/// An object being written.
-#[derive(Debug)]
-pub(crate) struct Object {
-    text: String,
+pub(crate) type Object = Map<String, Value>;
+
+/// Text as it is, other bytes in hexadecimal under the name with `_hex`.
+fn put_bytes(object: &mut Object, name: &str, value: &[u8]) {
+    match std::str::from_utf8(value) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_hex"), to_hex(value).into()),
+    };
 }
 
-impl Object {
-    pub(crate) fn new() -> Self {
-        Self { text: "{".to_owned() }
+/// The fields of a message; of bytes that are none, the bytes.
+pub(crate) fn put_message(object: &mut Object, frame: &[u8]) {
+    let Ok(message) = MessageRef::decode(frame) else {
+        object.insert("frame_hex".to_owned(), to_hex(frame).into());
+        return;
+    };
+    let kind = match message.kind() {
+        MessageKind::Command => "command",
+        MessageKind::Event => "event",
+        MessageKind::Timer => "timer",
+    };
+    object.insert("kind".to_owned(), kind.into());
+    object.insert("to_worker".to_owned(), message.to().0.into());
+    if let Some(from) = message.from() {
+        object.insert("from_worker".to_owned(), from.0.into());
     }
-
-    pub(crate) fn number(&mut self, name: &str, value: impl std::fmt::Display) {
-        self.key(name);
-        write!(self.text, "{value}").expect("text has room");
+    put_bytes(object, "message_id", message.id());
+    if let Some(trace) = message.trace() {
+        put_bytes(object, "trace_id", trace);
     }
-
-    pub(crate) fn words(&mut self, name: &str, value: &str) {
-        self.key(name);
-        string(&mut self.text, value);
-    }
-
-    /// Text as it is, other bytes in hexadecimal under the name with `_hex`.
-    pub(crate) fn bytes(&mut self, name: &str, value: &[u8]) {
-        match std::str::from_utf8(value) {
-            Ok(text) => self.words(name, text),
-            Err(_) => self.hex(&format!("{name}_hex"), value),
-        }
-    }
-
-    pub(crate) fn hex(&mut self, name: &str, value: &[u8]) {
-        self.words(name, &to_hex(value));
-    }
-
-    pub(crate) fn finish(mut self) -> String {
-        self.text.push('}');
-        self.text
-    }
-
-    fn key(&mut self, name: &str) {
-        if self.text.len() > 1 {
-            self.text.push(',');
-        }
-        string(&mut self.text, name);
-        self.text.push(':');
-    }
-}
-
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            control if control < ' ' => write!(out, "\\u{:04x}", u32::from(control)).expect("text has room"),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
+    put_bytes(object, "payload", message.payload());
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
@@ -72,29 +45,11 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The fields of a message; of bytes that are none, the bytes.
-pub(crate) fn message(object: &mut Object, frame: &[u8]) {
-    let Ok(message) = MessageRef::decode(frame) else {
-        object.hex("frame_hex", frame);
-        return;
-    };
-    object.words(
-        "kind",
-        match message.kind() {
-            MessageKind::Command => "command",
-            MessageKind::Event => "event",
-            MessageKind::Timer => "timer",
-        },
-    );
-    object.number("to_worker", message.to());
-    if let Some(from) = message.from() {
-        object.number("from_worker", from);
-    }
-    object.bytes("message_id", message.id());
-    if let Some(trace) = message.trace() {
-        object.bytes("trace_id", trace);
-    }
-    object.bytes("payload", message.payload());
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    bytes.filter(|_| rest.is_empty())
 }
 
 #[cfg(test)]
@@ -102,11 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_escaped_and_other_bytes_are_hexadecimal() {
+    fn bytes_that_are_no_text_are_hexadecimal() {
         let mut object = Object::new();
-        object.number("n", 7);
-        object.words("w", "a\"b\\c\n\u{1}é");
-        object.bytes("b", &[0xff, 0]);
-        assert_eq!(object.finish(), r#"{"n":7,"w":"a\"b\\c\n\u0001é","b_hex":"ff00"}"#);
+        put_bytes(&mut object, "b", &[0xff, 0]);
+        put_bytes(&mut object, "t", b"a\"b");
+        assert_eq!(Value::from(object).to_string(), r#"{"b_hex":"ff00","t":"a\"b"}"#);
+        assert_eq!(from_hex("ff00"), Some(vec![0xff, 0]));
+        assert_eq!((from_hex("f"), from_hex("xx")), (None, None));
     }
 }

@@ -62,6 +62,7 @@ mod policy;
 mod pool;
 mod prometheus;
 mod read;
+mod record;
 mod runtime;
 mod schedule;
 mod schema;
@@ -71,6 +72,8 @@ mod sweep;
 pub mod testing;
 mod time;
 mod timer;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod worker;
 
 pub use atomic::{Atomic, BlockLimits};
@@ -86,8 +89,11 @@ pub use outbox::{InboxSink, JsonLines, Offer, Sink};
 pub use policy::{Concurrency, KeyOf, Policy, Rate, Syncing};
 pub use pool::Pool;
 pub use read::{Read, Scan, View, Write};
+pub use record::{Divergence, Recorder, Replay};
 pub use runtime::{Builder, Runtime, Sent};
 pub use schedule::{CatchUp, Schedule, When};
 pub use schema::{SCHEMA, TABLES, TableSpec, check_layout};
 pub use time::{Clock, Mono, Now};
+#[cfg(feature = "tracing")]
+pub use tracing::Tracing;
 pub use worker::{Rest, Tick, Worker};

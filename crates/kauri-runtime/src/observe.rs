@@ -8,6 +8,7 @@ use crate::dead_letter::Reason;
 use crate::error::{Conflict, Error};
 use crate::metrics::Counts;
 use crate::substrate::Writes;
+use crate::time::Now;
 
 /// How a step ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +60,8 @@ pub enum Observation<'a> {
         end: &'a StepEnd,
         /// The message.
         frame: &'a [u8],
+        /// The present, as the handler was told it.
+        now: Now,
         /// How long its last pass took.
         took: Duration,
         /// What the handler wrote, if an observer [wants](Observer::wants_writes) to know.

@@ -6,8 +6,10 @@
 use std::io::Write;
 
 use kauri_wire::{Key, MessageRef, Seq};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::json::{self, Object};
 use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::read::Read;
@@ -67,10 +69,9 @@ impl<W: Write> JsonLines<W> {
 
 impl<W: Write> Sink for JsonLines<W> {
     fn offer(&mut self, seq: Seq, frame: &[u8]) -> Offer {
-        let mut line = crate::json::Object::new();
-        line.number("seq", seq.0);
-        crate::json::message(&mut line, frame);
-        match writeln!(self.out, "{}", line.finish()) {
+        let mut line = Object::from_iter([("seq".to_owned(), seq.0.into())]);
+        json::put_message(&mut line, frame);
+        match writeln!(self.out, "{}", Value::from(line)) {
             Ok(()) => Offer::Accepted,
             Err(error) => Offer::Later(error.to_string()),
         }

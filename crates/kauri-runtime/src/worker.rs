@@ -20,7 +20,7 @@ use crate::runtime::Runtime;
 use crate::schema::{INBOX, LEASES};
 use crate::step::{self, Disposal, Outcome, Pass};
 use crate::substrate::{Bytes, Change, Rows, Seen, Signal, Verdict, Writes};
-use crate::time::Mono;
+use crate::time::{Mono, Now};
 
 /// What a tick came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -391,7 +391,8 @@ impl Worker {
         shared.metrics.add(Counter::Superseded, 1);
         self.leave(claimed);
         let (key, frame, end) = (claimed.key, &claimed.frame[..], &StepEnd::Superseded);
-        shared.observe(&Observation::StepEnded { key, end, frame, took: Duration::ZERO, writes: None });
+        let now = shared.clock.now();
+        shared.observe(&Observation::StepEnded { key, end, frame, now, took: Duration::ZERO, writes: None });
     }
 
     /// One pass over the first `size` messages held, and its commit. In the last one allowed nothing is run: the step has failed.
@@ -445,7 +446,7 @@ impl Worker {
         match verdict {
             Verdict::Committed(_) => {
                 shared.retries.fetch_add(counters.cast_unsigned(), Ordering::Relaxed);
-                self.finish(ran, &ends, (next, lease), emitted);
+                self.finish(setting.now, &ends, (next, lease), emitted);
                 Ok(Landing::Committed(ran))
             }
             Verdict::Conflict(conflict) => {
@@ -529,12 +530,13 @@ impl Worker {
     /// Counts and tells what was committed, and goes on with what was claimed.
     fn finish(
         &mut self,
-        ran: usize,
+        now: Now,
         ends: &[(StepEnd, Duration, Option<Writes>)],
         (next, lease): (Found, Option<Held>),
         emitted: usize,
     ) {
         let shared = Arc::clone(&self.runtime.shared);
+        let ran = ends.len();
         let done: Vec<Claimed> = self.held.drain(..ran).collect();
         self.lease.clone_from(&lease);
         if self.held.is_empty() {
@@ -548,7 +550,7 @@ impl Worker {
             self.leave(claimed);
             if shared.has_observers() {
                 let (key, frame, writes) = (claimed.key, &claimed.frame[..], writes.as_ref());
-                shared.observe(&Observation::StepEnded { key, end, frame, took: *took, writes });
+                shared.observe(&Observation::StepEnded { key, end, frame, now, took: *took, writes });
             }
         }
         let metrics = &shared.metrics;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::{Atomic, Counts, Observation, Observer, StepEnd, Write};
+use kauri_runtime::{Atomic, Counts, Observation, Observer, Read, Recorder, Replay, StepEnd, Write};
 use kauri_tree::Table;
 use kauri_wire::{InboxKey, Message, MessageId, MessageRef, Timestamp};
 
@@ -87,4 +87,51 @@ fn prometheus_text_has_every_counter_and_gauge() {
         assert!(text.contains(&format!("kauri_{name}_total 0\n")), "{name}");
     }
     assert!(text.contains("kauri_step_seconds_count 0\n"));
+}
+
+/// A handler that counts, by so much.
+fn counting(by: u64) -> impl FnMut(&mut Atomic<'_>, MessageRef<'_>) -> Result<(), kauri_runtime::Failure> + Send {
+    move |block, message| {
+        let count = block.get(&STATE, "count")?.unwrap_or(0);
+        block.put(&STATE, "count", count + by)?;
+        block.put(&STATE, std::str::from_utf8(message.id()).unwrap(), u64::try_from(block.now().wall.0).unwrap())?;
+        Ok(())
+    }
+}
+
+#[test]
+fn recorded_steps_come_out_the_same_again_and_a_change_of_the_code_is_named_by_its_row() {
+    let file = Arc::new(Recorder::new(Vec::new()));
+    let setup = Setup::with(|builder| builder.observer(file.clone()));
+    let mut worker = setup.runtime.worker(ANN, counting(1));
+    setup.send(ANN, "before");
+    worker.drain().unwrap();
+    let fork = setup.runtime.fork().unwrap();
+    let again = setup.runtime.fork().unwrap();
+    for id in ["a", "b", "c"] {
+        setup.send(ANN, id);
+        setup.advance(5);
+        worker.drain().unwrap();
+    }
+    drop((worker, setup));
+    let lines = Arc::into_inner(file).unwrap().into_inner();
+    // The first line is from before the window.
+    let window = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap();
+    let replay = Replay::read(window).unwrap();
+    assert_eq!(replay.len(), 3);
+    let (mut same, mut other) = (counting(1), counting(2));
+    assert_eq!(replay.run(&fork, &mut same).unwrap(), None);
+    let divergence = replay.run(&again, &mut other).unwrap().unwrap();
+    assert_eq!((divergence.key.seq.0, divergence.row), (2, Some(("state".to_owned(), b"count".to_vec()))));
+    assert!(divergence.what.starts_with("recorded: a value with hash "), "{}", divergence.what);
+    assert!(Replay::read(&b"{}\n"[..]).is_err());
+}
+
+#[test]
+fn fork_goes_its_own_way() {
+    let setup = Setup::new();
+    setup.send(ANN, "a");
+    let fork = setup.runtime.forked().unwrap();
+    assert_eq!(fork.worker(ANN, counting(1)).drain().unwrap(), 1);
+    assert_eq!((fork.depth(ANN).unwrap(), setup.runtime.depth(ANN).unwrap()), (0, 1));
 }
