@@ -3,6 +3,8 @@
 
 mod blocks;
 mod boot;
+mod coverage;
+mod examples;
 mod failures;
 mod kill;
 mod messages;
