@@ -1,11 +1,11 @@
 //! Waking up who waits for rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Change, prefix_end};
+use super::Change;
 
 /// A bell: raised after commits, waited for by one thread or several.
 ///
@@ -57,51 +57,65 @@ impl Signal {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     any: AtomicBool,
-    signals: Mutex<Signals>,
+    tables: Mutex<BTreeMap<&'static str, Prefixes>>,
 }
 
-/// By table and prefix.
-type Signals = BTreeMap<(&'static str, Box<[u8]>), Vec<Weak<Signal>>>;
+/// The watches of one table.
+#[derive(Debug, Default)]
+struct Prefixes {
+    signals: BTreeMap<Box<[u8]>, Vec<Weak<Signal>>>,
+    /// The lengths that prefixes have: a key is looked up once for each, however many watches there are.
+    lengths: BTreeSet<usize>,
+}
 
 impl Watches {
     pub(crate) fn add(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
-        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        signals.entry((table, prefix.into())).or_default().push(Arc::downgrade(signal));
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefixes = tables.entry(table).or_default();
+        prefixes.lengths.insert(prefix.len());
+        prefixes.signals.entry(prefix.into()).or_default().push(Arc::downgrade(signal));
         self.any.store(true, Ordering::Release);
     }
 
-    /// Wakes those whose rows this change has changed.
+    /// Wakes those whose rows this change has put or appended. Nobody waits for a row to vanish.
     pub(crate) fn notify(&self, change: &Change) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
-        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        signals.retain(|(table, prefix), waiting| {
-            if concerns(change, table, prefix) {
-                waiting.retain(|signal| {
-                    signal.upgrade().is_some_and(|signal| {
-                        signal.raise();
-                        true
-                    })
-                });
-            }
-            !waiting.is_empty()
-        });
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        for (table, prefixes) in tables.iter_mut() {
+            let appended =
+                change.appends.iter().filter(|append| append.table == *table).map(|append| &append.prefix[..]);
+            let put = change.writes.get(*table).into_iter().flatten().filter(|(_, value)| value.is_some());
+            // Rows of one prefix come together, and one call is enough for all of them.
+            let woken: BTreeSet<&[u8]> =
+                appended.chain(put.map(|(key, _)| &key[..])).flat_map(|key| prefixes.of(key)).collect();
+            let woken: Vec<Box<[u8]>> = woken.into_iter().map(Into::into).collect();
+            woken.iter().for_each(|prefix| prefixes.raise(prefix));
+        }
     }
 }
 
-/// Whether a change puts or appends a row under the prefix. Nobody waits for a row to vanish.
-fn concerns(change: &Change, table: &str, prefix: &[u8]) -> bool {
-    let appends = change.appends.iter().any(|append| {
-        append.table == table && (append.prefix.starts_with(prefix) || prefix.starts_with(&append.prefix))
-    });
-    appends
-        || change.writes.get(table).is_some_and(|writes| {
-            let end = prefix_end(prefix);
-            let mut rows = writes.range::<[u8], _>((
-                std::ops::Bound::Included(prefix),
-                end.as_deref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
-            ));
-            rows.any(|(_, value)| value.is_some())
-        })
+impl Prefixes {
+    /// The watched prefixes of a key.
+    fn of<'a>(&self, key: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.lengths
+            .iter()
+            .filter_map(move |length| key.get(..*length))
+            .filter(|prefix| self.signals.contains_key(*prefix))
+    }
+
+    fn raise(&mut self, prefix: &[u8]) {
+        let Some(waiting) = self.signals.get_mut(prefix) else { return };
+        waiting.retain(|signal| match signal.upgrade() {
+            Some(signal) => {
+                signal.raise();
+                true
+            }
+            None => false,
+        });
+        if waiting.is_empty() {
+            self.signals.remove(prefix);
+        }
+    }
 }

@@ -52,3 +52,39 @@ fn stopped_runtime_sends_nothing_and_handles_nothing() {
     assert_eq!(worker.tick().unwrap().rest, kauri_runtime::Rest::Stopped);
     assert!(notes.take().is_empty());
 }
+
+#[test]
+fn copy_of_a_store_goes_on_where_it_was_and_nothing_runs_twice() {
+    use crate::setup::{ANN, BOB, Setup, answering, command};
+    use kauri_runtime::{Failure, Sent};
+    use kauri_wire::{Message, MessageId, Timestamp};
+
+    let setup = Setup::new();
+    setup.send(BOB, "dead");
+    setup.runtime.worker(BOB, answering(|| Err(Failure::fatal("bad")))).drain().unwrap();
+    setup.send(ANN, "done");
+    setup.scribe(ANN).0.drain().unwrap();
+    setup.send(ANN, "claimed");
+    // A worker has it when the copy is made, and is gone.
+    let broken = || Err(Failure::Runtime(Error::Substrate("gone".into())));
+    assert!(setup.runtime.worker(ANN, answering(broken)).tick().is_err());
+    let due = Timestamp(setup.runtime.now().wall.0 + 1000);
+    setup.runtime.arm(due, &Message::timer(ANN, MessageId::new("later").unwrap(), "")).unwrap();
+
+    let copy =
+        Runtime::builder(Arc::new(setup.runtime.fork().unwrap()), Arc::new(setup.clock.clone())).start().unwrap();
+    let notes = crate::setup::Notes::default();
+    let own = notes.clone();
+    let mut worker = copy.worker(ANN, move |_: &mut kauri_runtime::Atomic<'_>, message: kauri_wire::MessageRef<'_>| {
+        own.add(message);
+        Ok(())
+    });
+    worker.drain().unwrap();
+    assert_eq!(notes.take(), ["claimed"]);
+    setup.advance(1000);
+    worker.drain().unwrap();
+    assert_eq!(notes.take(), ["later"]);
+    assert_eq!(copy.gauges().unwrap().dead_letters, 1);
+    let Sent::Inbox(key) = copy.send(&command(ANN, "next")).unwrap() else { panic!("it is here") };
+    assert_eq!(key.seq.0, 4, "numbers go on where they were");
+}

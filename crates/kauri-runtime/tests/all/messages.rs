@@ -387,3 +387,17 @@ fn handle_is_cheap_to_clone_and_shared_between_threads() {
     fn check<T: Clone + Send + Sync>() {}
     check::<Runtime>();
 }
+
+#[test]
+fn memory_stays_flat_over_many_messages() {
+    let setup = Setup::new();
+    let (mut worker, notes) = setup.scribe(ANN);
+    let mut pages = Vec::new();
+    for _ in 0..60 {
+        setup.send_many(ANN, 200);
+        worker.drain().unwrap();
+        assert_eq!(notes.take().len(), 200);
+        pages.push(setup.store.stat().pages);
+    }
+    assert_eq!(pages[10], pages[59], "{pages:?}");
+}
