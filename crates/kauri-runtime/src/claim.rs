@@ -1,6 +1,6 @@
 //! Claiming: which messages a worker takes next, and the leases that say so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kauri_wire::{InboxKey, Key, MessageRef, Seq, Timestamp, WorkerId};
 
@@ -59,12 +59,20 @@ struct LeaseRow {
 
 impl Leases {
     pub(crate) fn read(rows: &dyn Rows, worker: WorkerId) -> Result<Self> {
+        Self::read_others(rows, worker, None)
+    }
+
+    /// The leases of all instances but one.
+    fn read_others(rows: &dyn Rows, worker: WorkerId, except: Option<u64>) -> Result<Self> {
         let (from, until) = inbox_range(worker);
         let mut scan = rows.scan(&LEASES, KeyRange { from: &from, until: until.as_deref() })?;
         let mut leases = Self::default();
         while let Some((key, row)) = scan.next()? {
             // A lease that does not decode is nobody's.
             let Ok((lease, seqs)) = lease::decode_row(&row) else { continue };
+            if except == Some(lease.owner) {
+                continue;
+            }
             leases.by_seq.extend(seqs.iter().map(|seq| (*seq, leases.rows.len())));
             leases.rows.push(LeaseRow { key: key[..].into(), row: row[..].into(), lease, seqs });
         }
@@ -186,8 +194,8 @@ const LOOK_PAST_MAX: usize = 256;
 struct Progress<'a> {
     search: &'a Search<'a>,
     leases: Leases,
-    /// Ours already, or found a moment ago among the urgent ones.
-    taken: BTreeSet<InboxKey>,
+    /// Ours already, or found a moment ago among the urgent ones, in order.
+    taken: Vec<Seq>,
     has_deadlines: bool,
     most: usize,
     bytes: usize,
@@ -240,10 +248,13 @@ impl Search<'_> {
                 Err(wake_at) => return Ok(Err(wake_at)),
             }
         }
+        let mut taken: Vec<Seq> = self.held.iter().map(|claimed| claimed.key.seq).collect();
+        taken.sort_unstable();
         Ok(Ok(Progress {
             search: self,
-            leases: Leases::read(rows, self.worker)?,
-            taken: self.held.iter().map(|claimed| claimed.key).collect(),
+            // What this instance has is held, or was lost.
+            leases: Leases::read_others(rows, self.worker, Some(self.owner))?,
+            taken,
             has_deadlines: rows.count(&DEADLINES, range)? > 0,
             most,
             bytes: 0,
@@ -267,7 +278,7 @@ impl Progress<'_> {
         if self.found.claims.len() >= self.most || self.looked > LOOK_PAST_MAX {
             return Ok(Next::Stop);
         }
-        if self.taken.contains(&key) {
+        if self.taken.binary_search(&key.seq).is_ok() {
             return Ok(Next::Go);
         }
         let prior = self.leases.of(key);
@@ -293,7 +304,8 @@ impl Progress<'_> {
             return Ok(Next::Go);
         };
         if is_urgent {
-            self.taken.insert(key);
+            let at = self.taken.partition_point(|seq| *seq < key.seq);
+            self.taken.insert(at, key.seq);
         }
         let deadline = if self.has_deadlines { deadline(rows, key)? } else { None };
         let deliveries = lease.deliveries;

@@ -297,6 +297,10 @@ impl Runtime {
             let value = block(&mut atomic)?;
             let (mut change, wishes) = atomic.into_change();
             drop(rows);
+            if change.is_empty() && wishes.is_empty() {
+                // It only read, and what it read was one version.
+                return Ok((value, Vec::new()));
+            }
             let flags = wishes.iter().fold(Flags::NONE, |flags, wish| flags | wish.flags());
             change.durability = policy.durability(flags);
             let plan = shared.stage_wishes(&mut change, wishes);
