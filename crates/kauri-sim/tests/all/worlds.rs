@@ -1,10 +1,15 @@
 //! The whole system under every fault: two thousand worlds, and bugs planted to see that they would be found.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kauri_runtime::planted::Bug;
-use kauri_runtime::testing::FaultKind as WorldFault;
-use kauri_sim::{FaultKind, Hits, WorldTrial};
+use kauri_runtime::substrate::TreeSubstrate;
+use kauri_runtime::testing::{FaultKind as WorldFault, VirtualClock};
+use kauri_runtime::{Policy, Runtime, Syncing};
+use kauri_sim::{CrashPoint, FaultKind, Flight, Hits, SimDisk, Variant, WorldTrial};
+use kauri_tree::Options;
+use kauri_wire::{Flags, Message, MessageId, WorkerId};
 
 /// Runs worlds; each kind of fault must have happened.
 fn check(seeds: std::ops::Range<u64>) {
@@ -63,4 +68,28 @@ fn every_planted_bug_is_found_in_a_hundred_worlds() {
         let found = (0..100).find(|seed| WorldTrial::new(*seed).with(bug).run().is_err());
         assert!(found.is_some(), "{bug:?} was not found");
     }
+}
+
+/// How many of the messages sent with these flags, and synced only if those say so, a power cut leaves.
+fn left_after_a_power_cut(flags: Flags) -> u64 {
+    let start = |disk: &SimDisk| {
+        let store = Options::new().open(disk, "store").expect("it opens");
+        let policy = Policy { sync: Syncing::Flagged, ..Policy::default() };
+        let clock = Arc::new(VirtualClock::default());
+        let builder = Runtime::builder(Arc::new(TreeSubstrate::new(store)), clock).policy(policy);
+        builder.start().expect("it starts")
+    };
+    let disk = SimDisk::new();
+    let runtime = start(&disk);
+    let message = Message::command(WorkerId(1), MessageId::new("m").expect("an id"), "").with(flags);
+    runtime.send(&message).expect("sent");
+    let point = CrashPoint { seed: 1, op: disk.ops(), flight: Flight::Between, variant: Variant::None };
+    let image = disk.trace().image_at(&point).expect("the operations were made");
+    start(&SimDisk::from_image(image)).depth(WorkerId(1)).expect("it can be read")
+}
+
+#[test]
+fn durable_messages_survive_a_power_cut_where_only_they_are_synced() {
+    assert_eq!(left_after_a_power_cut(Flags::DURABLE), 1);
+    assert_eq!(left_after_a_power_cut(Flags::NONE), 0, "nobody asked for more");
 }
