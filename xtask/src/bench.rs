@@ -19,13 +19,20 @@ pub(crate) fn run(tree: &Tree, suite: Option<String>, quick: bool, json: Option<
     call.run()
 }
 
-/// The call that measures a suite. The store's peers are outside the workspace, so that only this builds them.
+/// The call that measures a suite. The peers of store and queue are outside the workspace, so that only this builds them.
 fn call(tree: &Tree, suite: Option<String>) -> Result<Invocation> {
     const PEERS: &str = "crates/kauri-peers/Cargo.toml";
-    if suite.as_deref() == Some("store") && tree.holds(PEERS) {
+    let program = match suite.as_deref() {
+        Some("store") => Some("kauri-peers"),
+        Some("queue") => Some("queue"),
+        _ => None,
+    };
+    if let Some(program) = program
+        && tree.holds(PEERS)
+    {
         let folder = target_folder().join("peers").display().to_string();
-        let call = ["run", "--release", "--locked", "--manifest-path", PEERS, "--target-dir", &folder, "--"];
-        return Ok(cargo(&call));
+        let run = ["run", "--release", "--locked", "--manifest-path", PEERS, "--target-dir", &folder];
+        return Ok(cargo(&run).arguments(["--bin", program, "--"]));
     }
     if !tree.holds("crates/kauri-bench/Cargo.toml") {
         return Err(Failure::Failed("there is no crates/kauri-bench to run".to_owned()));
@@ -38,10 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stores_suite_is_a_package_of_its_own() {
+    fn suites_with_peers_are_a_package_of_their_own() {
         let tree = Tree::of(&[("crates/kauri-bench/Cargo.toml", ""), ("crates/kauri-peers/Cargo.toml", "")]);
         let line = |suite: &str| call(&tree, Some(suite.to_owned())).map(|call| call.to_string()).unwrap_or_default();
         assert!(line("wire").ends_with(" -p kauri-bench -- wire"), "{}", line("wire"));
-        assert!(line("store").contains(" --manifest-path crates/kauri-peers/Cargo.toml "), "{}", line("store"));
+        for (suite, program) in [("store", "kauri-peers"), ("queue", "queue")] {
+            let line = line(suite);
+            assert!(line.contains(" --manifest-path crates/kauri-peers/Cargo.toml "), "{line}");
+            assert!(line.ends_with(&format!(" --bin {program} --")), "{line}");
+        }
     }
 }

@@ -67,8 +67,10 @@ fn campaigns(tree: &Tree) -> Vec<Campaign<'_>> {
         all.push(Campaign { name: "properties".to_owned(), search: Box::new(search) });
     }
     if tree.holds(SIMULATOR) {
-        all.push(Campaign { name: "crashes".to_owned(), search: Box::new(|share| simulate("crash", share)) });
-        all.push(Campaign { name: "maps".to_owned(), search: Box::new(|share| simulate("model", share)) });
+        for (name, command) in [("crashes", "crash"), ("maps", "model"), ("worlds", "world")] {
+            let search = move |share| for_minutes("kauri-sim", command, share);
+            all.push(Campaign { name: name.to_owned(), search: Box::new(search) });
+        }
     }
     if tree.holds(TRIAL) {
         all.push(Campaign { name: "ledger crashes".to_owned(), search: Box::new(search_ledger_crashes) });
@@ -114,16 +116,12 @@ fn search_properties(packages: &[String], share: Duration) -> Result<String> {
     Ok(format!("{cases} cases per property in the last round"))
 }
 
-/// The store, crashed or compared with maps: stores of ever new seeds.
-fn simulate(command: &str, share: Duration) -> Result<String> {
-    for_minutes("kauri-sim", command, share)
-}
-
 /// The ledger, crashed on a simulated disk.
 fn search_ledger_crashes(share: Duration) -> Result<String> {
     for_minutes("kauri-trial", "crash", share)
 }
 
+/// A simulator at work: ever new seeds.
 fn for_minutes(package: &str, command: &str, share: Duration) -> Result<String> {
     let minutes = (share.as_secs() / 60).max(1).to_string();
     last_line(&released(package, &[command, "--minutes"]).arguments([minutes]))
@@ -208,6 +206,7 @@ mod tests {
             "properties",
             "crashes",
             "maps",
+            "worlds",
             "ledger crashes",
             "ledger kills",
             "lock races",

@@ -3,6 +3,7 @@
 //! ```text
 //! kauri-bench wire [--quick] [--json FILE]
 //! kauri-bench ledger [--quick] [--json FILE]
+//! kauri-bench runtime [--quick] [--json FILE] [--folder DIR]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -10,13 +11,14 @@
 //! trouble with 1.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::disallowed_methods, reason = "a binary at the edge: it writes the file that it was told to write")]
+#![expect(clippy::disallowed_methods, reason = "a binary at the edge: files, threads and clocks are its business")]
 #![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
 
 mod ledger;
 mod measure;
 mod peer;
 mod report;
+mod runtime;
 mod wire;
 
 use std::fs::File;
@@ -46,6 +48,8 @@ enum Suite {
     /// One reconciliation, in a process of its own.
     #[command(hide = true)]
     Reconcile { directory: PathBuf, lines: u64 },
+    /// Steps, blocks and durable commits, against what the machine can do.
+    Runtime(RuntimeOptions),
 }
 
 #[derive(Args)]
@@ -64,15 +68,24 @@ struct Options {
     only: Option<String>,
 }
 
+#[derive(Args)]
+struct RuntimeOptions {
+    #[command(flatten)]
+    common: Options,
+    /// Where stores are made, and removed: a folder on the disk that is to be measured.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+}
+
 impl Options {
+    /// The file for the rows. It is opened first, so that a bad path is not found out after a minute.
+    fn file(&self) -> io::Result<Option<File>> {
+        self.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()
+    }
+
     fn plan(&self) -> Plan {
         let plan = if self.quick { Plan::QUICK } else { Plan::FULL };
         Plan { rounds: self.rounds.unwrap_or(plan.rounds), ..plan }
-    }
-
-    /// The file for the rows, if one was asked for.
-    fn file(&self) -> io::Result<Option<File>> {
-        self.json.as_deref().map(|path| File::create(path).map_err(|error| named(path, &error))).transpose()
     }
 }
 
@@ -90,6 +103,7 @@ fn main() -> ExitCode {
         Suite::Reconcile { directory, lines } => {
             writeln!(io::stdout(), "{}", ledger::reconcile_once(directory, *lines))
         }
+        Suite::Runtime(options) => run_runtime(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -114,7 +128,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Runs one suite and reports it. The file is opened first, so that a bad path is not found out after a minute.
+/// Runs one suite and reports it.
 fn run(options: &Options, workloads: Vec<Workload<'_>>, goals: fn(&[Outcome]) -> Vec<Goal>) -> io::Result<()> {
     let file = options.file()?;
     let (plan, count) = (options.plan(), workloads.len());
@@ -136,6 +150,14 @@ fn run_ledger(options: &Options) -> io::Result<()> {
     };
     let outcomes = ledger::run(plan, options.only.as_deref(), |part| eprintln!("{part}"))?;
     tell(&outcomes, &ledger::goals(&outcomes), file)
+}
+
+fn run_runtime(options: &RuntimeOptions) -> io::Result<()> {
+    let file = options.common.file()?;
+    let size = if options.common.quick { runtime::Size::QUICK } else { runtime::Size::FULL };
+    let outcomes = runtime::run(size, &options.folder, |what| eprintln!("{what}"));
+    let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
+    tell(&outcomes, &runtime::goals(&outcomes), file)
 }
 
 fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {

@@ -227,6 +227,7 @@ mod tests {
     fn ratio_is_above_one_where_we_are_better() {
         assert_eq!(Unit::Nanoseconds.ratio(10.0, 50.0), 5.0);
         assert_eq!(Unit::Nanoseconds.ratio(50.0, 10.0), 0.2);
+        assert_eq!(Unit::PerSecond.ratio(50.0, 10.0), 5.0);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The simulator as a command: crashes the store, or compares it with maps, for as long as it is told; or again in one way.
+//! The simulator as a command: crashes the store or whole worlds, or compares the store with maps, for as long as it is told; or again in
+//! one way.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -10,10 +11,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use kauri_sim::{CrashPath, Explorer, Rng, StoreTrial, Twin, TwinShape};
+use kauri_sim::{CrashPath, Explorer, Rng, StoreTrial, Twin, TwinShape, WorldTrial};
 
 #[derive(Parser)]
-#[command(name = "kauri-sim", about = "Crashes Kauri's store in every way there is")]
+#[command(name = "kauri-sim", about = "Crashes Kauri in every way there is")]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,6 +33,18 @@ enum Command {
         /// Points per seed
         #[arg(long, default_value_t = 20_000)]
         points: u64,
+    },
+    /// Run worlds of workers under every fault, one seed after the other
+    World {
+        /// For how long
+        #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+        minutes: u64,
+        /// Only this one, and a shorter story of it if it fails
+        #[arg(long)]
+        seed: Option<u64>,
+        /// The first of many
+        #[arg(long, default_value_t = 1_000_000)]
+        first: u64,
     },
     /// Repeat one crash that was found
     Replay {
@@ -65,6 +78,8 @@ fn trial(seed: u64) -> StoreTrial {
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Crash { minutes, seed, points } => crash(Duration::from_secs(60 * minutes), seed, points),
+        Command::World { seed: Some(seed), .. } => world(seed),
+        Command::World { minutes, first, .. } => worlds(Duration::from_secs(60 * minutes), first),
         Command::Replay { seed, path } => match Explorer::new(seed).replay(&trial(seed), &path) {
             Ok(()) => {
                 println!("survived");
@@ -77,6 +92,39 @@ fn main() -> ExitCode {
         },
         Command::Model { minutes, seed, operations } => model(Duration::from_secs(60 * minutes), seed, operations),
     }
+}
+
+/// One world. If it fails, what is left of it when whatever is not needed for that is left out.
+fn world(seed: u64) -> ExitCode {
+    match WorldTrial::new(seed).run() {
+        Ok(story) => {
+            println!("{story:?}");
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            println!("{what}\nagain: cargo run --release -p kauri-sim -- world --seed {seed}");
+            println!("in short: {:?}", WorldTrial::new(seed).shrunk());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn worlds(limit: Duration, first: u64) -> ExitCode {
+    let began = Instant::now();
+    let mut seed = first;
+    let mut lives = 0;
+    while began.elapsed() < limit {
+        match WorldTrial::new(seed).run() {
+            Ok(story) => lives += story.lives,
+            Err(_) => return world(seed),
+        }
+        seed += 1;
+        if seed.is_multiple_of(1000) {
+            eprintln!("{} worlds, {lives} lives, no violation", seed - first);
+        }
+    }
+    println!("{} worlds, {lives} lives", seed - first);
+    ExitCode::SUCCESS
 }
 
 fn crash(limit: Duration, first: u64, points: u64) -> ExitCode {

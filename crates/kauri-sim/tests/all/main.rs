@@ -8,3 +8,4 @@ mod planted;
 mod store;
 mod toy;
 mod twins;
+mod worlds;

@@ -1,0 +1,111 @@
+//! Bugs planted on purpose, one at a time, to see whether the tests find them. Only with the feature `planted`, which nothing but tests
+//! turns on.
+
+use std::borrow::Cow;
+
+use crate::error::Result;
+use crate::schema::{self, DEDUPE, INBOX, LEASES, TIMERS};
+use crate::substrate::{Change, Substrate, Verdict};
+
+/// A bug that somebody could have written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// State is committed first, and the message acknowledged in a second commit.
+    TwoCommits,
+    /// A step's commit does not look whether its lease is still its own.
+    NoFence,
+    /// Requeueing does not look whether the lease is still its own.
+    RequeueWithoutToken,
+    /// Ranges that were read are not validated.
+    NoRangeValidation,
+    /// Rows that were read are not validated.
+    NoReadValidation,
+    /// Timers fire 40 ms early.
+    EarlyTimer,
+    /// A timer that has fired stays.
+    TimerKept,
+    /// What a step emits is dropped.
+    LostEmits,
+    /// Handled ids are not remembered.
+    NothingRemembered,
+    /// Failures are not counted.
+    NothingCounted,
+    /// Leases of an earlier incarnation count as live.
+    OldLeaseHonoured,
+    /// A requeued message is not removed from where it was.
+    RequeueCopies,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::TwoCommits,
+        Self::NoFence,
+        Self::RequeueWithoutToken,
+        Self::NoRangeValidation,
+        Self::NoReadValidation,
+        Self::EarlyTimer,
+        Self::TimerKept,
+        Self::LostEmits,
+        Self::NothingRemembered,
+        Self::NothingCounted,
+        Self::OldLeaseHonoured,
+        Self::RequeueCopies,
+    ];
+}
+
+/// Commits a change as somebody with this bug would.
+pub(crate) fn commit(bug: Bug, substrate: &dyn Substrate, change: &Change) -> Result<Verdict> {
+    let mut change = change.clone();
+    // A step removes messages from the inbox; a requeue puts them back.
+    let is_step = change.writes.get(&INBOX).is_some_and(|rows| rows.values().any(Option::is_none));
+    let is_requeue =
+        is_step && change.writes.get(&DEDUPE).is_some_and(|rows| rows.keys().any(|key| key.starts_with(b"retry:")));
+    match bug {
+        Bug::TwoCommits if is_step => return commit_twice(substrate, &change),
+        Bug::NoFence if is_step => unfence(&mut change),
+        Bug::RequeueWithoutToken if is_requeue => unfence(&mut change),
+        Bug::NoRangeValidation => change.ranges.clear(),
+        Bug::NoReadValidation => {
+            change.reads.retain(|table, _| *table == Cow::Borrowed("app_state") || schema::is_reserved(table));
+        }
+        Bug::TimerKept => drop(change.writes.remove(&TIMERS)),
+        Bug::LostEmits if is_step => change.appends.clear(),
+        Bug::NothingRemembered => keep(&mut change, |key| !key.starts_with(b"seen:")),
+        Bug::NothingCounted => keep(&mut change, |key| !key.starts_with(b"retry:")),
+        Bug::RequeueCopies if is_requeue => drop(change.writes.remove(&INBOX)),
+        _ => {}
+    }
+    substrate.commit(&change)
+}
+
+/// Forgets that the messages and their lease must still be there.
+fn unfence(change: &mut Change) {
+    change.reads.remove(&LEASES);
+    change.reads.remove(&INBOX);
+    change.ranges.retain(|range| range.table != INBOX);
+}
+
+fn keep(change: &mut Change, keeps: impl Fn(&[u8]) -> bool) {
+    if let Some(rows) = change.writes.get_mut(&DEDUPE) {
+        rows.retain(|key, _| keeps(key));
+    }
+}
+
+/// First what the handler wrote and emitted, then the acknowledgement.
+fn commit_twice(substrate: &dyn Substrate, change: &Change) -> Result<Verdict> {
+    let mut second = change.clone();
+    let mut first = change.clone();
+    first.writes.retain(|table, _| !schema::is_reserved(table));
+    second.writes.retain(|table, _| schema::is_reserved(table));
+    second.appends.clear();
+    second.ranges.retain(|range| range.table == INBOX);
+    second.reads.retain(|table, _| *table == LEASES || *table == INBOX);
+    match substrate.commit(&first)? {
+        Verdict::Committed(committed) => match substrate.commit(&second)? {
+            Verdict::Committed(_) => Ok(Verdict::Committed(committed)),
+            conflict @ Verdict::Conflict(_) => Ok(conflict),
+        },
+        conflict @ Verdict::Conflict(_) => Ok(conflict),
+    }
+}

@@ -1,0 +1,301 @@
+//! What every substrate must do, in one suite: call it with whatever makes an empty one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Append, Change, Direction, KeyRange, Rows, Seen, SeenRange, Signal, Substrate, TableName, Verdict};
+use super::{ModelSubstrate, change::RowsHash};
+use crate::time::Chance;
+
+const FRUIT: TableName = TableName::Borrowed("fruit");
+const STOCK: TableName = TableName::Borrowed("stock");
+
+/// One thing that a substrate must do.
+type Case<S> = fn(&S) -> Check<'static>;
+type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
+
+/// Tries a substrate in every way the runtime relies on, `rounds` random histories against [`ModelSubstrate`] included. Each time
+/// `make` must give an empty one.
+///
+/// # Errors
+/// Says what it did that it should not.
+pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
+    let cases: [(&str, Case<S>); 9] = [
+        ("a change is applied whole", applied_whole),
+        ("a snapshot never changes", snapshot_stays),
+        ("reads that changed are conflicts", reads_conflict),
+        ("a value put again is no conflict", same_value_again),
+        ("rows that appear in a range are conflicts", phantoms_conflict),
+        ("counts that changed are conflicts", counts_conflict),
+        ("numbers are never used twice", numbers_grow),
+        ("scans go both ways until they meet", scans_meet),
+        ("watchers of what changed are woken", watchers_wake),
+    ];
+    for (name, case) in cases {
+        case(&make()).map_err(|error| format!("{name}: {error}"))?;
+    }
+    (0..rounds).try_for_each(|seed| against_model(&make(), seed).map_err(|error| format!("seed {seed}: {error}")))
+}
+
+fn check(holds: bool, claim: impl Into<String>) -> Check<'static> {
+    if holds { Ok(()) } else { Err(claim.into().into()) }
+}
+
+fn put(key: &str, value: &str) -> Change {
+    let mut change = Change::default();
+    change.put(FRUIT, key.as_bytes(), value);
+    change
+}
+
+fn apply(substrate: &dyn Substrate, change: &Change) -> Check<'static> {
+    match substrate.commit(change)? {
+        Verdict::Committed(_) => Ok(()),
+        Verdict::Conflict(conflict) => Err(format!("expected a commit, found: {conflict}").into()),
+    }
+}
+
+/// The change must be refused, for this key, and leave nothing.
+fn refuse(substrate: &dyn Substrate, change: &Change, key: &str) -> Check<'static> {
+    let before = contents(&*substrate.snapshot()?)?;
+    match substrate.commit(change)? {
+        Verdict::Committed(_) => return Err("expected a conflict, found a commit".into()),
+        Verdict::Conflict(conflict) => check(&*conflict.key == key.as_bytes(), format!("another key: {conflict}"))?,
+    }
+    check(contents(&*substrate.snapshot()?)? == before, "a refused change left something")
+}
+
+fn applied_whole<S: Substrate>(substrate: &S) -> Check<'static> {
+    let mut change = put("apple", "12");
+    change.put(STOCK, *b"shelf", *b"3");
+    apply(substrate, &change)?;
+    let mut change = put("pear", "5");
+    change.remove(FRUIT, *b"apple");
+    change.remove(FRUIT, *b"never there");
+    apply(substrate, &change)?;
+    let rows = substrate.snapshot()?;
+    check(rows.get(&FRUIT, b"apple")?.is_none(), "a removed row is there")?;
+    check(rows.get(&FRUIT, b"pear")?.as_deref() == Some(b"5"), "a row that was put is not there")?;
+    check(rows.get(&STOCK, b"shelf")?.as_deref() == Some(b"3"), "a row of another table is not there")?;
+    check(rows.tables()? == ["fruit", "stock"], "expected the tables fruit and stock")
+}
+
+fn snapshot_stays<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "12"))?;
+    let before = substrate.snapshot()?;
+    apply(substrate, &put("apple", "13"))?;
+    check(before.get(&FRUIT, b"apple")?.as_deref() == Some(b"12"), "a snapshot changed")?;
+    check(substrate.snapshot()?.get(&FRUIT, b"apple")?.as_deref() == Some(b"13"), "a later one did not")
+}
+
+fn reads_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
+    let long = "x".repeat(5000);
+    apply(substrate, &put("apple", "12"))?;
+    apply(substrate, &put("long", &long))?;
+    let base = substrate.snapshot()?.version();
+    let observing = |key: &str, seen: Seen| {
+        let mut change = put("written", "yes");
+        change.base = base;
+        change.expect(FRUIT, key.as_bytes(), seen);
+        change
+    };
+    let good = [
+        ("apple", Seen::of(Some(b"12"))),
+        ("apple", Seen::Present),
+        ("long", Seen::of(Some(long.as_bytes()))),
+        ("pear", Seen::of(None)),
+    ];
+    for (key, seen) in &good {
+        apply(substrate, &observing(key, seen.clone()))?;
+    }
+    apply(substrate, &put("apple", "13"))?;
+    apply(substrate, &put("long", &"y".repeat(5000)))?;
+    apply(substrate, &put("pear", ""))?;
+    for (key, seen) in &good {
+        match seen {
+            Seen::Present => apply(substrate, &observing(key, seen.clone()))?,
+            _ => refuse(substrate, &observing(key, seen.clone()), key)?,
+        }
+    }
+    let mut gone = Change::default();
+    gone.remove(FRUIT, *b"apple");
+    apply(substrate, &gone)?;
+    refuse(substrate, &observing("apple", Seen::Present), "apple")
+}
+
+fn same_value_again<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "12"))?;
+    let mut change = put("written", "yes");
+    change.base = substrate.snapshot()?.version();
+    change.expect(FRUIT, *b"apple", Seen::of(Some(b"12")));
+    apply(substrate, &put("apple", "12"))?;
+    apply(substrate, &change)
+}
+
+/// What a scan of a range saw.
+fn seen_range(rows: &dyn Rows, range: KeyRange<'_>, direction: Direction) -> crate::Result<SeenRange> {
+    let mut hash = RowsHash::default();
+    let mut scan = rows.scan(&FRUIT, range)?;
+    while let Some((key, value)) = match direction {
+        Direction::Forward => scan.next()?,
+        Direction::Backward => scan.previous()?,
+    } {
+        hash.add(&key, &value);
+    }
+    let (from, until) = (range.from.into(), range.until.map(Into::into));
+    Ok(SeenRange { table: FRUIT, from, until, rows: hash.rows(), hash: Some((direction, hash.finish())) })
+}
+
+fn phantoms_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
+    for direction in [Direction::Forward, Direction::Backward] {
+        for (key, value, is_conflict) in [
+            ("b", "new", true),
+            ("c", "changed", true),
+            ("d", "", true),
+            ("e", "beyond", false),
+            ("a", "before", false),
+        ] {
+            for key in ["a", "b", "e"] {
+                let mut clear = put("c", "3");
+                clear.put(FRUIT, *b"d", *b"4");
+                clear.remove(FRUIT, key.as_bytes());
+                apply(substrate, &clear)?;
+            }
+            let range = KeyRange { from: b"b", until: Some(b"e") };
+            let rows = substrate.snapshot()?;
+            let mut change = put("written", "yes");
+            change.base = rows.version();
+            change.ranges.push(seen_range(&*rows, range, direction)?);
+            drop(rows);
+            let mut other = put(key, value);
+            if value.is_empty() {
+                other.remove(FRUIT, key.as_bytes());
+            }
+            apply(substrate, &other)?;
+            if is_conflict { refuse(substrate, &change, "b")? } else { apply(substrate, &change)? }
+        }
+    }
+    Ok(())
+}
+
+fn counts_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "12"))?;
+    let rows = substrate.snapshot()?.count(&FRUIT, KeyRange::ALL)?;
+    let mut change = put("apple", "13");
+    change.ranges.push(SeenRange { table: FRUIT, from: super::Bytes::default(), until: None, rows, hash: None });
+    apply(substrate, &put("apple", "another"))?;
+    apply(substrate, &change)?;
+    apply(substrate, &put("pear", "5"))?;
+    refuse(substrate, &change, "")
+}
+
+fn append(prefix: &[u8], value: &str) -> Append {
+    let also = vec![(STOCK, value.into())];
+    Append { table: FRUIT, prefix: prefix.into(), sequence: prefix.into(), value: value.into(), also }
+}
+
+fn numbers_grow<S: Substrate>(substrate: &S) -> Check<'static> {
+    let numbers = |appends: Vec<Append>| match substrate.commit(&Change { appends, ..Change::default() }) {
+        Ok(Verdict::Committed(committed)) => Ok(committed.appended),
+        other => Err(format!("expected a commit, found {other:?}")),
+    };
+    check(numbers(vec![append(b"x", "1"), append(b"y", "1"), append(b"x", "2")])? == [1, 1, 2], "not 1, 1, 2")?;
+    let mut change = Change::default();
+    for seq in 1_u64..=2 {
+        change.remove(FRUIT, [&b"x"[..], &seq.to_be_bytes()].concat());
+    }
+    apply(substrate, &change)?;
+    check(numbers(vec![append(b"x", "3")])? == [3], "a number was used twice")?;
+    let rows = substrate.snapshot()?;
+    let key = [&b"x"[..], &3_u64.to_be_bytes()].concat();
+    check(rows.get(&FRUIT, &key)?.as_deref() == Some(b"3"), "an appended row is not there")?;
+    check(rows.get(&STOCK, &key)?.as_deref() == Some(b"3"), "nor is the row beside it")
+}
+
+fn scans_meet<S: Substrate>(substrate: &S) -> Check<'static> {
+    for key in ["a", "b", "c", "d", "e"] {
+        apply(substrate, &put(key, key))?;
+    }
+    let rows = substrate.snapshot()?;
+    let mut scan = rows.scan(&FRUIT, KeyRange { from: b"b", until: Some(b"e") })?;
+    check(scan.next()?.is_some_and(|row| &*row.0 == b"b"), "expected b in front")?;
+    check(scan.previous()?.is_some_and(|row| &*row.0 == b"d"), "expected d at the back")?;
+    check(scan.next()?.is_some_and(|row| &*row.0 == b"c"), "expected c in front")?;
+    check(scan.previous()?.is_none() && scan.next()?.is_none(), "the ends met")?;
+    let crossed = KeyRange { from: b"d", until: Some(b"b") };
+    check(
+        rows.scan(&FRUIT, crossed)?.next()?.is_none() && rows.count(&FRUIT, crossed)? == 0,
+        "a crossed range is empty",
+    )?;
+    check(rows.count(&TableName::Borrowed("no such table"), KeyRange::ALL)? == 0, "a missing table is empty")
+}
+
+fn watchers_wake<S: Substrate>(substrate: &S) -> Check<'static> {
+    let signals = [(b"ap", true), (b"pe", false)].map(|(prefix, wakes)| {
+        let signal = Arc::new(Signal::default());
+        substrate.watch("fruit", prefix, &signal);
+        (signal, wakes)
+    });
+    let everything = Arc::new(Signal::default());
+    substrate.watch("fruit", b"", &everything);
+    apply(substrate, &put("apple", "12"))?;
+    for (signal, wakes) in &signals {
+        check((signal.count() > 0) == *wakes, "the wrong watcher was woken")?;
+    }
+    let change = Change { appends: vec![append(b"pe", "5")], ..Change::default() };
+    apply(substrate, &change)?;
+    check(signals[1].0.count() > 0 && everything.count() >= 2, "an append woke nobody")
+}
+
+type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+fn contents(rows: &dyn Rows) -> crate::Result<Contents> {
+    let mut all = Contents::new();
+    for name in rows.tables()? {
+        let mut scan = rows.scan(&TableName::Owned(name.clone()), KeyRange::ALL)?;
+        let table = all.entry(name).or_default();
+        while let Some((key, value)) = scan.next()? {
+            table.insert(key.into_owned(), value.into_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// Random changes, some of them stale, on the substrate and on the model: both must say the same and hold the same.
+fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
+    let (model, mut chance) = (ModelSubstrate::new(), Chance::new(seed));
+    let mut waiting: Vec<Change> = Vec::new();
+    for _ in 0..60 {
+        let mut change = random_change(&*substrate.snapshot()?, &mut chance)?;
+        if chance.next_u64().is_multiple_of(3) {
+            // An older change comes late; this one waits in its place.
+            let at = usize::try_from(chance.next_u64() % (waiting.len() as u64 + 1))?;
+            waiting.push(change);
+            change = waiting.swap_remove(at);
+        }
+        let (ours, theirs) = (substrate.commit(&change)?, model.commit(&change)?);
+        check(ours == theirs, format!("expected {theirs:?}, found {ours:?}"))?;
+    }
+    check(contents(&*substrate.snapshot()?)? == contents(&*model.snapshot()?)?, "other rows than the model's")
+}
+
+fn random_change(rows: &dyn Rows, chance: &mut Chance) -> crate::Result<Change> {
+    let mut change = Change { base: rows.version(), ..Change::default() };
+    let key = |chance: &mut Chance| format!("{}", chance.next_u64() % 12).into_bytes();
+    for _ in 0..chance.next_u64() % 4 {
+        let key = key(chance);
+        let seen = Seen::of(rows.get(&FRUIT, &key)?.as_deref());
+        change.expect(FRUIT, key, seen);
+    }
+    if chance.next_u64().is_multiple_of(3) {
+        let (from, until) = (key(chance), key(chance));
+        change.ranges.push(seen_range(rows, KeyRange { from: &from, until: Some(&until) }, Direction::Forward)?);
+    }
+    for _ in 0..chance.next_u64() % 4 {
+        match chance.next_u64() % 4 {
+            0 => change.remove(FRUIT, key(chance)),
+            1 => change.appends.push(append(&key(chance), "appended")),
+            _ => change.put(FRUIT, key(chance), format!("{}", chance.next_u64() % 3)),
+        }
+    }
+    Ok(change)
+}

@@ -1,0 +1,153 @@
+//! What the runtime stands on: storage with three verbs, so that one machine and many are the same code.
+//!
+//! | verb | what it does |
+//! |---|---|
+//! | [`snapshot`](Substrate::snapshot) | one version of all rows, to be read |
+//! | [`commit`](Substrate::commit) | applies a [`Change`] if everything it observed still holds, at once and durably |
+//! | [`watch`](Substrate::watch) | a hint after a commit that rows under a prefix changed |
+//!
+//! [`TreeSubstrate`] is Kauri's store; [`ModelSubstrate`] is the obvious map of maps it is compared with. [`conformance`] is what
+//! any implementation must pass.
+
+mod bytes;
+mod change;
+mod conformance;
+mod model;
+mod tree;
+mod watch;
+
+use std::borrow::Cow;
+
+pub use bytes::Bytes;
+pub(crate) use change::RowsHash;
+pub use change::{Append, Change, Direction, Reads, Seen, SeenRange, TableWrites, Writes};
+pub use conformance::conformance;
+pub use model::ModelSubstrate;
+pub use tree::TreeSubstrate;
+pub use watch::Signal;
+
+use crate::error::{Conflict, Result};
+
+/// A table by its name.
+pub type TableName = Cow<'static, str>;
+
+/// Storage, as the runtime sees it.
+pub trait Substrate: Send + Sync {
+    /// The newest version of everything.
+    ///
+    /// # Errors
+    /// If the storage cannot be reached.
+    fn snapshot(&self) -> Result<Box<dyn Rows + '_>>;
+
+    /// Applies a change, if all that it observed still holds: whole, at once, and as durably as it asks.
+    ///
+    /// # Errors
+    /// If the storage failed. Then nobody knows whether the change was applied, and the substrate has to be opened again.
+    fn commit(&self, change: &Change) -> Result<Verdict>;
+
+    /// Raises the signal after each commit that changed a row of this table under this prefix. A hint: it may be raised without
+    /// a reason, and whoever waits looks at the rows. It ends when the signal is dropped.
+    fn watch(&self, table: &'static str, prefix: &[u8], signal: &std::sync::Arc<Signal>);
+}
+
+/// What became of a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "a change that met a conflict was not applied"]
+pub enum Verdict {
+    /// It was applied.
+    Committed(Committed),
+    /// Something it had observed is not so any more; nothing was applied.
+    Conflict(Conflict),
+}
+
+/// What a commit decided.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Committed {
+    /// The sequence number that each append got, in their order.
+    pub appended: Vec<u64>,
+}
+
+/// One version of all rows.
+pub trait Rows {
+    /// What to put into [`Change::base`], if this substrate can tell by it that nothing changed since.
+    fn version(&self) -> Option<u64>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// If the storage is damaged or cannot be reached.
+    fn get(&self, table: &TableName, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
+
+    /// The rows of a range, from either end.
+    ///
+    /// # Errors
+    /// As for `get`.
+    fn scan(&self, table: &TableName, range: KeyRange<'_>) -> Result<Box<dyn RowScan + '_>>;
+
+    /// How many rows a range has.
+    ///
+    /// # Errors
+    /// As for `get`.
+    fn count(&self, table: &TableName, range: KeyRange<'_>) -> Result<u64>;
+
+    /// The names of all tables that have rows.
+    ///
+    /// # Errors
+    /// As for `get`.
+    fn tables(&self) -> Result<Vec<String>>;
+}
+
+/// A key and its value.
+pub type Row<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// Rows of a range in the order of their keys.
+pub trait RowScan {
+    /// The next row from the front, until the ends have met.
+    ///
+    /// # Errors
+    /// If the storage is damaged or cannot be reached.
+    fn next(&mut self) -> Result<Option<Row<'_>>>;
+
+    /// The next row from the back, until the ends have met.
+    ///
+    /// # Errors
+    /// As for `next`.
+    fn previous(&mut self) -> Result<Option<Row<'_>>>;
+}
+
+/// Keys not less than `from`, and less than `until` if there is such a bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeyRange<'a> {
+    /// The least key.
+    pub from: &'a [u8],
+    /// The least key that is beyond.
+    pub until: Option<&'a [u8]>,
+}
+
+impl<'a> KeyRange<'a> {
+    /// All keys.
+    pub const ALL: KeyRange<'static> = KeyRange { from: &[], until: None };
+
+    /// Whether the key lies in the range.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= self.from && self.until.is_none_or(|until| key < until)
+    }
+
+    /// Keys from `from` on.
+    #[must_use]
+    pub const fn starting(from: &'a [u8]) -> Self {
+        Self { from, until: None }
+    }
+}
+
+/// The least key that no key with this prefix reaches; none if the prefix is all ones.
+#[must_use]
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|byte| *byte != 0xff)? + 1;
+    let mut end = prefix[..keep].to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    Some(end)
+}
