@@ -82,7 +82,7 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// Nobody knows whether the submission was applied. `Queue::was_applied` tells after the database has been opened again.
+    /// Nobody knows whether the submission was applied. `Database::was_applied` tells after the database has been opened again.
     Unknown {
         /// What to ask with.
         key: crate::queue::BatchKey,

@@ -193,7 +193,7 @@ impl Queue {
     /// # Errors
     /// - `Sql` or `RowCount` if one of the operations failed: then none was applied;
     /// - `NotApplied` if the writer failed for another reason, and `QueueClosed`: none was applied;
-    /// - `Unknown` if nobody knows; see [`was_applied`](Self::was_applied).
+    /// - `Unknown` if nobody knows; see [`Database::was_applied`](crate::Database::was_applied).
     pub fn submit_batch(&self, ops: impl IntoIterator<Item = Op>) -> Result<Applied> {
         let ops = ops.into_iter().collect();
         let mut state = self.state();
