@@ -322,11 +322,7 @@ pub(crate) fn read_bitmap(bytes: &[u8], end: u32) -> Option<FreeSet> {
     if bytes[16] != KIND_BITMAP || bits.len() * 8 < end as usize {
         return None;
     }
-    let mut free = FreeSet::default();
-    for page in (0..end).filter(|page| bits[*page as usize / 8] >> (page % 8) & 1 == 0) {
-        free.insert(page);
-    }
-    Some(free)
+    Some(FreeSet::unused(bits, end))
 }
 
 const _: () = assert!(META_BYTES <= 256, "a meta page fits the smallest page");

@@ -17,6 +17,29 @@ pub(crate) struct FreeSet {
 }
 
 impl FreeSet {
+    /// The set of the pages whose bits are not set in `used`, a bit for each page from 0 on, of those before `end`. Whole words are
+    /// looked at, so that a long store opens as fast as a short one.
+    pub(crate) fn unused(used: &[u8], end: u32) -> Self {
+        let mut words: Vec<u64> = used.chunks(8).take((end as usize).div_ceil(64)).map(|bytes| !word(bytes)).collect();
+        if let Some(last) = words.last_mut().filter(|_| !end.is_multiple_of(64)) {
+            *last &= (1 << (end % 64)) - 1;
+        }
+        let len = words.iter().map(|bits| bits.count_ones() as usize).sum();
+        let mut set = Self { levels: Vec::new(), len };
+        // As long as growing would have made it, and each level above the one below.
+        words.resize(words.len().next_power_of_two().max(8), 0);
+        set.levels.push(words);
+        while set.levels.last().is_some_and(|level| level.len() > 1) {
+            let below = set.levels.last().expect("just looked at");
+            let above = below.chunks(64).map(|words| {
+                words.iter().enumerate().fold(0, |bits, (index, &word)| bits | u64::from(word != 0) << index)
+            });
+            let above = above.collect();
+            set.levels.push(above);
+        }
+        set
+    }
+
     /// How many pages are in the set.
     pub(crate) const fn len(&self) -> usize {
         self.len
@@ -127,6 +150,11 @@ impl FreeSet {
     }
 }
 
+/// Up to eight bytes as a word, the first lowest.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().enumerate().fold(0, |word, (index, &byte)| word | u64::from(byte) << (8 * index))
+}
+
 const fn place(index: usize) -> (usize, u64) {
     (index / 64, 1 << (index % 64))
 }
@@ -162,6 +190,20 @@ mod tests {
                 assert_eq!(set.contains(page), model.contains(&page));
             }
             assert!(set.iter().eq(model.iter().copied()));
+        }
+    }
+
+    #[test]
+    fn the_unused_pages_of_a_bitmap_are_those_whose_bit_is_not_set() {
+        for end in [0, 1, 63, 64, 65, 1000, 70_000] {
+            let used: Vec<u8> = (0..(end as usize).div_ceil(8) + 5).map(|at| u8::try_from(at * 37 % 251).expect("less than 251")).collect();
+            let is_free = |page: &u32| used[*page as usize / 8] >> (page % 8) & 1 == 0;
+            let mut set = FreeSet::unused(&used, end);
+            assert!(set.iter().eq((0..end).filter(is_free)), "{end}");
+            assert_eq!(set.len(), (0..end).filter(is_free).count());
+            assert_eq!(set.pop(), (0..end).find(is_free));
+            set.insert(end + 100_000);
+            assert_eq!(set.iter().last(), Some(end + 100_000));
         }
     }
 

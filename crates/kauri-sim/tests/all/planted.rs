@@ -161,6 +161,10 @@ impl Disk for SlowDisk {
         Ok(Box::new(SlowFile { file: self.disk.open(name, how)?, synced: Arc::clone(&self.synced) }))
     }
 
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
     }
