@@ -121,6 +121,14 @@ impl<R: Send + Sync> Writer<R> {
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
     }
 
+    /// The page or run that begins here, whole, and when it was born; `None` if it is not in memory, or died.
+    #[must_use]
+    pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
+        let birth = self.birth(first)?;
+        let lives = self.arena.frames.frame(first)?.stamps.death() == Stamp::NEVER;
+        Some((birth, self.run(first, self.arena.frames.run_pages(first))?)).filter(|_| lives)
+    }
+
     /// When a page in memory was born.
     #[must_use]
     #[inline]

@@ -103,6 +103,11 @@ impl<R: Send + Sync> Pager<R> {
         std::mem::take(&mut self.born)
     }
 
+    /// The page or run that begins here and lives, whole, and when it was born.
+    pub(crate) fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
+        self.writer.whole(first)
+    }
+
     /// How many pages at the end are free, and could be cut off.
     pub(crate) fn free_tail(&self) -> u32 {
         let free = (0..self.end).rev().take_while(|page| self.free.contains(*page)).count();
