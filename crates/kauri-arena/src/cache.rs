@@ -24,6 +24,7 @@ use crate::slots::Slots;
 use crate::stamp::Stamp;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 use crate::versions::Reader;
+use crate::writer::Writer;
 use crate::{Arena, slots};
 
 /// The page is in the file as it is here.
@@ -222,16 +223,33 @@ fn queue(sweep: &mut Sweep, frame: Frame<'_>, page: u32) {
     }
 }
 
-impl<R> Reader<'_, R> {
-    /// A page or run of this version is in the file as it is here, from now on.
-    pub fn mark_written(&self, first: u32) {
-        let arena = self.arena();
-        // A page of a version that is held is not used again, so the mark falls on the life that was written.
-        if let (Some(cache), Some(_)) = (&arena.cache, self.birth(first)) {
-            let frame = arena.frames.frame_or_map(first);
+impl<R> Arena<R> {
+    fn mark_written(&self, first: u32) {
+        if let Some(cache) = &self.cache {
+            let frame = self.frames.frame_or_map(first);
             let mut sweep = cache.lock();
             frame.mark().set(CLEAN);
             queue(&mut sweep, frame, first);
+        }
+    }
+}
+
+impl<R: Send + Sync> Writer<R> {
+    /// A page or run in memory is in the file as it is here, from now on.
+    pub fn mark_written(&self, first: u32) {
+        // The writer is borrowed, so the page is not used again meanwhile.
+        if self.birth(first).is_some() {
+            self.arena().mark_written(first);
+        }
+    }
+}
+
+impl<R> Reader<'_, R> {
+    /// A page or run of this version is in the file as it is here, from now on.
+    pub fn mark_written(&self, first: u32) {
+        // A page of a version that is held is not used again, so the mark falls on the life that was written.
+        if self.birth(first).is_some() {
+            self.arena().mark_written(first);
         }
     }
 

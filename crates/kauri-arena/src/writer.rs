@@ -79,7 +79,11 @@ impl<R: Send + Sync> Writer<R> {
         self.now
     }
 
-    /// Lets go of whatever was lent before, and holds what is lent from now on.
+    /// Lets go of whatever was lent before, and holds what is lent from now on. Time that moves on does the same.
+    pub fn hold(&mut self) {
+        self.attach();
+    }
+
     fn attach(&mut self) {
         if let Some(cache) = &self.arena.cache {
             cache.attach_writer();
@@ -119,6 +123,14 @@ impl<R: Send + Sync> Writer<R> {
         // A sweep empties a frame only if our announced epoch is later than the hiding of its birth, which we just saw; we
         // move it on only when we are borrowed mutably. The run lies in one chunk, because it was taken or loaded as one.
         Some(unsafe { frame.bytes(pages as usize * frames.page_bytes()) })
+    }
+
+    /// The page or run that begins here, whole, and when it was born; `None` if it is not in memory, or died.
+    #[must_use]
+    pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
+        let birth = self.birth(first)?;
+        let lives = self.arena.frames.frame(first)?.stamps.death() == Stamp::NEVER;
+        Some((birth, self.run(first, self.arena.frames.run_pages(first))?)).filter(|_| lives)
     }
 
     /// When a page in memory was born.

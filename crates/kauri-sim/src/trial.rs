@@ -246,6 +246,10 @@ impl Life {
     /// A commit of nothing but its number, if the turn is free and the log has room: who waits here waits for himself.
     fn commit_between(&self) -> Result<(), String> {
         if self.store.try_begin().is_none() {
+            // The commit that was begun last is being written, and is not to be seen before it is durable.
+            let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = StoreTrial::last_commit(&self.store.snapshot())?;
+            assert!(seen < begun, "commit {seen} is seen before it is durable");
             return Ok(());
         }
         let stat = self.store.stat();

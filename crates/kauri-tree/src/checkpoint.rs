@@ -8,10 +8,12 @@
 //! A checkpoint begins in the writer's turn: it makes a version, and holds it as any reader does. Then the turn is free, and the
 //! pages of that version which were born since the last checkpoint are written, made durable, and pointed to by the other
 //! meta page. What the next turn finds done, it takes note of. There is one at a time.
+//!
+//! A transaction that is no record is committed by a checkpoint that keeps the turn: then the version is shown when it is durable.
 
 use std::collections::BTreeSet;
 
-use kauri_arena::{Reader, Stamp};
+use kauri_arena::{Reader, Sealed, Stamp};
 
 use crate::btree::{self, Of, Old, PagesMut, Root};
 use crate::catalog::Catalog;
@@ -53,9 +55,8 @@ pub(crate) struct Done {
     ring_bytes: u64,
 }
 
-/// A checkpoint that has begun: a version that is held, and what to write of it.
-pub(crate) struct Job<'a> {
-    reader: Reader<'a, Catalog>,
+/// A checkpoint that has begun: what to write of its version.
+pub(crate) struct Job {
     /// First pages of what was made since the last checkpoint; some of it has died.
     born: Vec<u32>,
     bitmap: Run,
@@ -66,9 +67,27 @@ pub(crate) struct Job<'a> {
     ticket: Ticket,
 }
 
+/// What keeps the pages of a checkpoint's version as they are while it is written.
+pub(crate) enum Held<'a> {
+    /// A reader.
+    Version(Reader<'a, Catalog>),
+    /// The turn.
+    Turn(&'a Pager<Catalog>),
+}
+
 impl Durable {
     /// Begins a checkpoint of everything committed so far, in the writer's turn. No other is going on.
-    pub(crate) fn begin_checkpoint(&self, state: &mut State) -> Result<Job<'_>> {
+    pub(crate) fn begin_checkpoint(&self, state: &mut State) -> Result<(Job, Held<'_>)> {
+        let (job, version) = self.begin(state)?;
+        let stamp = version.version();
+        // What is in it was shown before, when it was written.
+        self.arena.publish(version, state.catalog.clone());
+        let reader = self.arena.read();
+        assert_eq!(reader.version(), stamp, "nobody else publishes while everything before is written");
+        Ok((job, Held::Version(reader)))
+    }
+
+    fn begin(&self, state: &mut State) -> Result<(Job, Sealed)> {
         self.check()?;
         self.settle(state)?;
         self.drain(Until::Written)?;
@@ -76,7 +95,7 @@ impl Durable {
         self.or_break(job)
     }
 
-    fn make_job(&self, state: &mut State) -> Result<Job<'_>> {
+    fn make_job(&self, state: &mut State) -> Result<(Job, Sealed)> {
         let turn = state.turn.as_mut().expect("a store in a file has a log");
         state.pager.begin();
         state.pager.cut_tail();
@@ -98,28 +117,22 @@ impl Durable {
         };
         // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
         state.pager.keep(vec![Stamp::new(turn.meta.version).expect("a version was read or made"), stamp]);
-        self.arena.publish(version, state.catalog.clone());
-        let reader = self.arena.read();
-        assert_eq!(reader.version(), stamp, "nobody else publishes while everything before is written");
         *lock(&self.stage) = Stage::Running;
         let mut ring_bytes = turn.ring.used();
         if planted!(ReleaseLogTooSoon) {
             turn.ring.release(std::mem::take(&mut ring_bytes));
         }
-        Ok(Job {
-            reader,
-            born: state.pager.take_born(),
-            bitmap,
-            bits,
-            meta,
-            ring_bytes,
-            ticket: self.group.all(Until::Synced),
-        })
+        let (born, ticket) = (state.pager.take_born(), self.group.all(Until::Synced));
+        Ok((Job { born, bitmap, bits, meta, ring_bytes, ticket }, version))
     }
 
-    /// Writes a checkpoint, in no one's turn. `between` is called between its writes.
-    pub(crate) fn run_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<()> {
-        let result = self.or_break(self.write_checkpoint(job, between));
+    /// Writes a checkpoint, in no one's turn or in its own. `between` is called between its writes.
+    pub(crate) fn run_checkpoint(&self, job: Job, held: Held<'_>, between: &mut dyn FnMut()) -> Result<()> {
+        let panics = OnPanic(self);
+        let result = self.or_break(self.write_checkpoint(job, &held, between));
+        // From where the stage is set on, another checkpoint may be running.
+        std::mem::forget(panics);
+        drop(held);
         let (stage, result) = match result {
             Ok(done) => (Stage::Done(done), Ok(())),
             Err(error) => (Stage::Idle, Err(error)),
@@ -129,10 +142,10 @@ impl Durable {
         result
     }
 
-    fn write_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { reader, born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
-        let written = self.write_pages(&reader, born, bitmap, between)?;
-        let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
+    fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
+        let Job { born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
+        let written = self.write_pages(held, born, bitmap, between)?;
+        let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
         self.file.write(bitmap.first, &bits)?;
         if !planted!(PointAtUnsyncedPages) {
@@ -143,17 +156,18 @@ impl Durable {
         self.group.cover(ticket);
         // From here on they can leave memory and be read again.
         for page in written {
-            reader.mark_written(page);
+            held.mark_written(page);
         }
         self.cut_file(meta.end)?;
-        Ok(Done { meta, version: reader.version(), ring_bytes })
+        let version = Stamp::new(meta.version).expect("the version was just made");
+        Ok(Done { meta, version, ring_bytes })
     }
 
     /// Writes the pages of the version that were born since the last checkpoint, and tells which. The bitmap is written by itself: it was sealed
     /// with the version, and says what else was free then.
     fn write_pages(
         &self,
-        reader: &Reader<'_, Catalog>,
+        held: &Held<'_>,
         mut born: Vec<u32>,
         bitmap: Run,
         between: &mut dyn FnMut(),
@@ -162,9 +176,7 @@ impl Durable {
         born.dedup();
         // Pages that lie side by side are written at once: a call for each costs more than copying it does.
         let (mut first, mut buffer, mut written) = (0, Vec::with_capacity(WRITE_BYTES_MAX), Vec::new());
-        for page in born.into_iter().filter(|page| *page != bitmap.first) {
-            let operation = reader.operation();
-            let Some((birth, bytes)) = operation.whole(page) else { continue };
+        let mut add = |page, birth, bytes: &[u8]| -> Result<()> {
             let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(page);
             if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
                 self.file.write(first, &buffer)?;
@@ -176,6 +188,11 @@ impl Durable {
             buffer.extend_from_slice(bytes);
             StoreFile::seal(page, birth, &mut buffer[start..]);
             written.push(page);
+            Ok(())
+        };
+        for page in born.into_iter().filter(|page| *page != bitmap.first) {
+            // What died since it was made is not there.
+            held.whole(page, |birth, bytes| add(page, birth, bytes)).unwrap_or(Ok(()))?;
         }
         self.file.write(first, &buffer)?;
         Ok(written)
@@ -221,10 +238,20 @@ impl Durable {
 
     /// Makes a checkpoint without giving the turn up: of a transaction that is no record, or when the ring is full.
     pub(crate) fn checkpoint_in_turn(&self, state: &mut State) -> Result<()> {
-        let job = self.begin_checkpoint(state)?;
+        let (job, version) = self.begin(state)?;
         // What the transaction did is in the pages.
         state.turn.as_mut().expect("as above").body.clear();
-        self.run_checkpoint(job, &mut || ())?;
+        if planted!(PublishBeforeDurable) {
+            self.arena.publish(version, state.catalog.clone());
+            state.pager.hold();
+            self.run_checkpoint(job, Held::Turn(&state.pager), &mut || ())?;
+        } else {
+            state.pager.hold();
+            self.run_checkpoint(job, Held::Turn(&state.pager), &mut || ())?;
+            // Only now: nobody is to see what a crash may take away.
+            self.arena.publish(version, state.catalog.clone());
+        }
+        state.pager.let_go();
         self.absorb(state);
         Ok(())
     }
@@ -245,6 +272,35 @@ impl Durable {
             self.checkpoint_in_turn(state)?;
         }
         Ok(())
+    }
+}
+
+/// Ends a checkpoint that a panic has left half written, so that nobody waits for it.
+struct OnPanic<'a>(&'a Durable);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.break_off();
+        *lock(&self.0.stage) = Stage::Idle;
+        self.0.ended.notify_all();
+    }
+}
+
+impl Held<'_> {
+    /// The page or run that begins here is in the file.
+    fn mark_written(&self, page: u32) {
+        match self {
+            Self::Version(reader) => reader.mark_written(page),
+            Self::Turn(pages) => pages.mark_written(page),
+        }
+    }
+
+    /// Shows the page or run that begins here, and when it was born; `None` if the version has none.
+    fn whole<T>(&self, page: u32, see: impl FnOnce(Stamp, &[u8]) -> T) -> Option<T> {
+        match self {
+            Self::Version(reader) => reader.operation().whole(page).map(|(birth, bytes)| see(birth, bytes)),
+            Self::Turn(pages) => pages.whole(page).map(|(birth, bytes)| see(birth, bytes)),
+        }
     }
 }
 

@@ -141,10 +141,15 @@ impl Durable {
     /// Runs a write of which nobody knows what it did if it fails.
     pub(crate) fn or_break<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && !planted!(WriteOnAfterFailure) {
-            *lock(&self.failure) = Failure::Told;
-            self.group.give_up();
+            self.break_off();
         }
         result
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn break_off(&self) {
+        *lock(&self.failure) = Failure::Told;
+        self.group.give_up();
     }
 
     /// Keeps what failed for whoever commits next: nobody was there to be told.

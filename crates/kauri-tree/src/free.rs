@@ -196,7 +196,9 @@ mod tests {
     #[test]
     fn the_unused_pages_of_a_bitmap_are_those_whose_bit_is_not_set() {
         for end in [0, 1, 63, 64, 65, 1000, 70_000] {
-            let used: Vec<u8> = (0..(end as usize).div_ceil(8) + 5).map(|at| u8::try_from(at * 37 % 251).expect("less than 251")).collect();
+            let used: Vec<u8> = (0..(end as usize).div_ceil(8) + 5)
+                .map(|at| u8::try_from(at * 37 % 251).expect("less than 251"))
+                .collect();
             let is_free = |page: &u32| used[*page as usize / 8] >> (page % 8) & 1 == 0;
             let mut set = FreeSet::unused(&used, end);
             assert!(set.iter().eq((0..end).filter(is_free)), "{end}");

@@ -108,6 +108,25 @@ impl<R: Send + Sync> Pager<R> {
         std::mem::take(&mut self.born)
     }
 
+    /// Holds pages in memory outside of a transaction, until [`let_go`](Self::let_go).
+    pub(crate) fn hold(&mut self) {
+        self.writer.hold();
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        self.writer.rest();
+    }
+
+    /// The page or run that begins here is in the file.
+    pub(crate) fn mark_written(&self, first: u32) {
+        self.writer.mark_written(first);
+    }
+
+    /// The page or run that begins here and lives, whole, and when it was born.
+    pub(crate) fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
+        self.writer.whole(first)
+    }
+
     /// How many pages at the end are free, and could be cut off.
     pub(crate) fn free_tail(&self) -> u32 {
         let free = (0..self.end).rev().take_while(|page| self.free.contains(*page)).count();

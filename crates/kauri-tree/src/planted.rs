@@ -144,6 +144,8 @@ mod bugs {
         WriteOnAfterFailure,
         /// A version is shown before its record is written.
         PublishBeforeWritten,
+        /// A version that a checkpoint commits is shown before the checkpoint is durable.
+        PublishBeforeDurable,
         /// What is written is taken for synced.
         SyncNothing,
         /// What is to be synced soon is never synced.

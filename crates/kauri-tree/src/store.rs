@@ -251,9 +251,9 @@ impl Inner {
         if !wanted(&state) {
             return Ok(());
         }
-        let job = durable.begin_checkpoint(&mut state)?;
+        let (job, held) = durable.begin_checkpoint(&mut state)?;
         drop(state);
-        durable.run_checkpoint(job, between)?;
+        durable.run_checkpoint(job, held, between)?;
         durable.absorb(&mut self.state.lock());
         Ok(())
     }

@@ -162,7 +162,7 @@ impl Disk for SlowDisk {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
+        self.disk.names()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -289,6 +289,7 @@ bugs! {
     answer_too_many_is_found: AnswerTooMany,
     write_on_after_failure_is_found: WriteOnAfterFailure,
     publish_before_written_is_found: PublishBeforeWritten,
+    publish_before_durable_is_found: PublishBeforeDurable,
     sync_nothing_is_found: SyncNothing,
     forget_flush_is_found: ForgetFlush,
     point_at_unsynced_pages_is_found: PointAtUnsyncedPages,

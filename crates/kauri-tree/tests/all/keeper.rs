@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,18 +15,21 @@ const ROWS: Table<u32, [u8]> = Table::new("rows");
 /// How long to wait for what must come: as long as a machine that does other things needs.
 const LONG: Duration = Duration::from_secs(60);
 
+/// How syncs fail, if they do.
+type Fails = Option<fn() -> io::Error>;
+
 /// A disk in memory that tells of every sync, and fails writes when it is told to.
 struct Watched {
     disk: MemoryDisk,
     syncs: Arc<Mutex<Sender<()>>>,
-    fails: Arc<Mutex<bool>>,
+    fails: Arc<Mutex<Fails>>,
 }
 
 #[derive(Debug)]
 struct WatchedFile {
     file: Box<dyn File>,
     syncs: Arc<Mutex<Sender<()>>>,
-    fails: Arc<Mutex<bool>>,
+    fails: Arc<Mutex<Fails>>,
 }
 
 impl Watched {
@@ -80,8 +84,9 @@ impl File for WatchedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if *self.fails.lock().unwrap() {
-            return Err(io::Error::other("no light on this disk"));
+        let fails = *self.fails.lock().unwrap();
+        if let Some(error) = fails {
+            return Err(error());
         }
         // Nobody may be listening any more.
         let _ = self.syncs.lock().unwrap().send(());
@@ -112,7 +117,7 @@ fn what_fails_beside_is_told_to_the_next_who_commits() {
     let (disk, syncs) = Watched::new();
     let store = Options::new().open(&disk, "store").unwrap();
     put(&store, 1, 10, Durability::Sync).unwrap();
-    *disk.fails.lock().unwrap() = true;
+    *disk.fails.lock().unwrap() = Some(|| io::Error::other("no light on this disk"));
     put(&store, 2, 10, Durability::Flush(0)).unwrap();
     let error = loop {
         match put(&store, 3, 10, Durability::None) {
@@ -123,9 +128,25 @@ fn what_fails_beside_is_told_to_the_next_who_commits() {
     assert!(error.to_string().contains("no light on this disk"), "{error}");
     assert!(matches!(put(&store, 4, 10, Durability::None), Err(Error::Broken)));
     drop((store, syncs));
-    *disk.fails.lock().unwrap() = false;
+    *disk.fails.lock().unwrap() = None;
     let store = Options::new().open(&disk, "store").unwrap();
     assert!(store.snapshot().contains(&ROWS, 1).unwrap());
+    store.verify().unwrap();
+}
+
+#[test]
+fn a_checkpoint_that_panics_leaves_nobody_waiting() {
+    let (disk, syncs) = Watched::new();
+    let store = Options::new().open(&disk, "store").unwrap();
+    put(&store, 1, 10, Durability::Sync).unwrap();
+    *disk.fails.lock().unwrap() = Some(|| panic!("no disk at all"));
+    assert!(catch_unwind(AssertUnwindSafe(|| store.checkpoint())).is_err());
+    assert!(matches!(put(&store, 2, 10, Durability::Sync), Err(Error::Broken)));
+    assert_eq!(store.snapshot().len(&ROWS).unwrap(), 1);
+    drop((store, syncs));
+    *disk.fails.lock().unwrap() = None;
+    let store = Options::new().open(&disk, "store").unwrap();
+    assert_eq!(store.snapshot().len(&ROWS).unwrap(), 1);
     store.verify().unwrap();
 }
 
