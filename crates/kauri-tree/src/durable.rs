@@ -26,6 +26,25 @@ use crate::store::State;
 const WRITE_BYTES_MAX: usize = 256 << 10;
 
 /// When a commit returns.
+///
+/// ```
+/// use kauri_tree::disk::MemoryDisk;
+/// use kauri_tree::{Durability, Options, Table, Write};
+///
+/// const SEEN: Table<u64, ()> = Table::new("seen");
+/// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+/// for number in 0..100 {
+///     let mut txn = store.begin();
+///     txn.put(&SEEN, number, ())?;
+///     // A power cut may take some of these away, the last ones first.
+///     txn.commit_with(Durability::None)?;
+/// }
+/// // After this one, it takes none of them.
+/// let mut txn = store.begin();
+/// txn.put(&SEEN, 100, ())?;
+/// txn.commit_with(Durability::Sync)?;
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
     /// When its changes are on stable storage: no crash takes them away.
