@@ -63,7 +63,9 @@ impl<'a> Scan<'a> {
 
     fn node(&self, page: u32) -> Result<Node<'a>> {
         let node = Node::new(self.pages.page(page)?);
-        if node.is_node() { Ok(node) } else { Err(stray(page)) }
+        // From here down there is room for as many steps as there are levels.
+        let fits = self.len + usize::from(node.level()) < DEPTH_MAX;
+        if node.is_node() && fits { Ok(node) } else { Err(stray(page)) }
     }
 
     /// Goes down to a leaf, and to its first row.
