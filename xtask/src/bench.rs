@@ -6,11 +6,24 @@ use crate::failure::{Failure, Result};
 use crate::invocation::{Invocation, cargo, target_folder};
 use crate::tree::Tree;
 
-pub(crate) fn run(tree: &Tree, suite: Option<String>, quick: bool, json: Option<PathBuf>) -> Result<()> {
-    let mut call = call(tree, suite)?;
-    if quick {
-        call = call.arguments(["--quick"]);
+/// How much is measured.
+pub(crate) struct Extent {
+    pub(crate) quick: bool,
+    /// Of the store: what operations cost with ever more rows, up to so many.
+    pub(crate) scaling: bool,
+    pub(crate) rows: Option<u64>,
+}
+
+impl Extent {
+    fn arguments(&self) -> Vec<String> {
+        let flags = [(self.quick, "--quick"), (self.scaling, "--scaling")];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
+        flags.chain(self.rows.map(|rows| format!("--rows={rows}"))).collect()
     }
+}
+
+pub(crate) fn run(tree: &Tree, suite: Option<String>, extent: &Extent, json: Option<PathBuf>) -> Result<()> {
+    let mut call = call(tree, suite)?.arguments(extent.arguments());
     if let Some(file) = json {
         // The call runs from the root; the person may stand elsewhere.
         let file = std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())))?;
@@ -43,6 +56,13 @@ fn call(tree: &Tree, suite: Option<String>) -> Result<Invocation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_passed_on() {
+        let arguments = |quick, scaling, rows| Extent { quick, scaling, rows }.arguments();
+        assert!(arguments(false, false, None).is_empty());
+        assert_eq!(arguments(true, true, Some(7)), ["--quick", "--scaling", "--rows=7"]);
+    }
 
     #[test]
     fn suites_with_peers_are_a_package_of_their_own() {

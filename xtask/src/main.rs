@@ -72,6 +72,12 @@ enum Command {
         /// Also write the results to this file
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+        /// Of the store: what operations cost with ever more rows
+        #[arg(long)]
+        scaling: bool,
+        /// The most rows, when scaling
+        #[arg(long, value_name = "N", requires = "scaling")]
+        rows: Option<u64>,
     },
     /// Run one fuzz target on its kept corpus
     Fuzz {
@@ -106,7 +112,9 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
         Command::Soak { minutes } => soak::run(&tree, minutes),
-        Command::Bench { suite, quick, json } => bench::run(&tree, suite, quick, json),
+        Command::Bench { suite, quick, json, scaling, rows } => {
+            bench::run(&tree, suite, &bench::Extent { quick, scaling, rows }, json)
+        }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
         Command::Size => size::run(),

@@ -9,6 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use crate::{Disk, File, Open, check_name, end_of, locked, read_only};
 
 /// A disk in memory. Clones are handles to the same files; when the last one is dropped, they are gone.
+///
+/// ```
+/// use kauri_disk::{Disk, MemoryDisk, Open};
+///
+/// let disk = MemoryDisk::new();
+/// let same = disk.clone();
+/// disk.open("notes", Open::CreateNew)?.write_at(0, b"apples")?;
+/// assert_eq!(same.open("notes", Open::ReadOnly)?.len()?, 6);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct MemoryDisk {
     names: Arc<Mutex<BTreeMap<String, Arc<Node>>>>,
@@ -29,6 +39,12 @@ struct MemoryFile {
 
 impl MemoryDisk {
     /// An empty disk.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// assert!(MemoryDisk::new().open("notes", Open::ReadOnly).is_err());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()

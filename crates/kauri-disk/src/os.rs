@@ -20,6 +20,19 @@ use std::path::{Path, PathBuf};
 use crate::{Disk, File, Open, check_name, end_of, locked, read_only};
 
 /// A directory of the operating system.
+///
+/// ```
+/// use kauri_disk::{Disk, Open, OsDisk};
+///
+/// let folder = std::env::temp_dir().join(format!("kauri-disk-example-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let disk = OsDisk::new(&folder)?;
+/// disk.open("notes", Open::Create)?.write_durable_at(0, b"apples")?;
+/// disk.sync_dir()?;
+/// assert_eq!(std::fs::read(folder.join("notes"))?, b"apples");
+/// std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OsDisk {
     /// Absolute, so that a later change of the working directory does not move the disk.
@@ -45,6 +58,18 @@ impl OsDisk {
     ///
     /// # Errors
     /// Whatever the operating system reports, `NotADirectory` among it.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, Open, OsDisk};
+    ///
+    /// let folder = std::env::temp_dir().join(format!("kauri-disk-new-{}", std::process::id()));
+    /// std::fs::create_dir_all(&folder)?;
+    /// let disk = OsDisk::new(&folder)?;
+    /// assert!(disk.open("notes", Open::ReadOnly).is_err());
+    /// assert!(OsDisk::new(folder.join("no such folder")).is_err());
+    /// std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(directory: impl AsRef<Path>) -> io::Result<Self> {
         let path = fs::canonicalize(directory)?;
         let directory = fs::File::open(&path)?;

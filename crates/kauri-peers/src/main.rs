@@ -1,7 +1,7 @@
 //! `kauri-peers`: Kauri's store against other storage engines, in one process: the suite `store` of the benchmarks.
 //!
 //! ```text
-//! cargo xtask bench store [--quick] [--json FILE]
+//! cargo xtask bench store [--quick] [--json FILE] [--scaling [--rows N]]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE. Goals are
@@ -17,6 +17,7 @@ mod engine;
 mod goal;
 mod outcome;
 mod report;
+mod scaling;
 mod suite;
 
 use std::fs::{self, File};
@@ -46,6 +47,12 @@ struct Options {
     /// Measure only this part.
     #[arg(long, value_name = "PART")]
     part: Option<Part>,
+    /// Measure what our operations cost with ever more rows, instead.
+    #[arg(long, conflicts_with = "part")]
+    scaling: bool,
+    /// The most rows, when scaling: 100 million, or a million if quick.
+    #[arg(long, value_name = "N", requires = "scaling")]
+    rows: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -66,6 +73,9 @@ fn run(options: &Options) -> io::Result<()> {
         None => std::env::current_exe()?.with_file_name("kauri-peers-stores"),
     }
     .join(std::process::id().to_string());
+    if options.scaling {
+        return scale(options, &folder, json);
+    }
     let sheet = measure(options, &folder);
     fs::remove_dir_all(&folder)?;
     let mut out = io::stdout().lock();
@@ -75,6 +85,15 @@ fn run(options: &Options) -> io::Result<()> {
     writeln!(out, "\nload average at the end: {}. Durable commits compare only on an idle machine.", load())?;
     out.flush()?;
     json.map_or(Ok(()), |file| report::write_json(&sheet, file))
+}
+
+fn scale(options: &Options, folder: &Path, json: Option<File>) -> io::Result<()> {
+    let lines = scaling::measure(scaling::Plan::new(options.rows, options.quick), folder)?;
+    fs::remove_dir_all(folder)?;
+    let mut out = io::stdout().lock();
+    scaling::write_table(&lines, &mut out)?;
+    writeln!(out, "load average at the end: {}", load())?;
+    json.map_or(Ok(()), |file| scaling::write_json(&lines, file))
 }
 
 fn create(path: &Path) -> io::Result<File> {

@@ -61,7 +61,7 @@ impl Outcome {
 /// The contender that is compared with all others.
 pub(crate) const OURS: &str = "kauri";
 
-fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut samples = samples.to_vec();
     samples.sort_unstable_by(f64::total_cmp);
     let middle = samples.len() / 2;

@@ -8,19 +8,22 @@ use crate::outcome::{Outcome, Sheet};
 
 /// One workload and one peer. `ratio` says how many times better we are, whatever the unit.
 #[derive(Serialize)]
-struct Row<'a> {
-    workload: &'a str,
-    ours: f64,
-    peer: f64,
-    peer_name: &'a str,
-    ratio: f64,
-    unit: &'static str,
+pub(crate) struct Row<'a> {
+    pub(crate) workload: &'a str,
+    pub(crate) ours: f64,
+    pub(crate) peer: f64,
+    pub(crate) peer_name: &'a str,
+    pub(crate) ratio: f64,
+    pub(crate) unit: &'static str,
 }
 
 /// Writes every outcome as rows: a JSON array.
-pub(crate) fn write_json(sheet: &Sheet, mut out: impl Write) -> io::Result<()> {
-    let rows: Vec<Row<'_>> = sheet.outcomes().iter().flat_map(rows).collect();
-    serde_json::to_writer_pretty(&mut out, &rows)?;
+pub(crate) fn write_json(sheet: &Sheet, out: impl Write) -> io::Result<()> {
+    write_rows(&sheet.outcomes().iter().flat_map(rows).collect::<Vec<_>>(), out)
+}
+
+pub(crate) fn write_rows(rows: &[Row<'_>], mut out: impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut out, rows)?;
     out.write_all(b"\n")?;
     out.flush()
 }
@@ -47,17 +50,23 @@ pub(crate) fn write_table(sheet: &Sheet, out: &mut impl Write) -> io::Result<()>
         .map(|line| line.map(String::from).collect::<Vec<_>>())
         .collect::<Vec<_>>();
     lines.extend(sheet.outcomes().iter().map(line));
+    write_columns(&lines, 2, out)?;
+    writeln!(out, "\nRatios say how many times better we are; below 1x the peer is better.")
+}
+
+/// Writes lines of cells; the first so many columns begin at the left, the others end at the right.
+pub(crate) fn write_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io::Result<()> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    for line in &lines {
+    for line in lines {
         let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-            0 | 1 => format!("{cell:width$}"),
+            column if column < left => format!("{cell:width$}"),
             _ => format!("{cell:>width$}"),
         });
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
-    writeln!(out, "\nRatios say how many times better we are; below 1x the peer is better.")
+    Ok(())
 }
 
 fn line(outcome: &Outcome) -> Vec<String> {
@@ -72,7 +81,7 @@ fn line(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Three digits that matter.
-fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     let (number, suffix) = match number {
         1e6.. => (number / 1e6, "M"),
         1e4.. => (number / 1e3, "k"),

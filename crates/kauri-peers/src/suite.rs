@@ -15,7 +15,7 @@ use crate::engine::Sync;
 use crate::outcome::{Sheet, Unit};
 
 /// Rows in a commit that has many.
-const BATCH: usize = 1000;
+pub(crate) const BATCH: usize = 1000;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -66,13 +66,13 @@ pub(crate) struct Suite<'a> {
 
 /// What work took.
 #[derive(Clone, Copy)]
-struct Spent {
+pub(crate) struct Spent {
     /// Of this thread's processor time.
-    thread: Duration,
-    wall: Duration,
+    pub(crate) thread: Duration,
+    pub(crate) wall: Duration,
 }
 
-fn spend(work: impl FnOnce()) -> Spent {
+pub(crate) fn spend(work: impl FnOnce()) -> Spent {
     let (thread, wall) = (thread_time(), Instant::now());
     work();
     Spent { thread: thread_time().saturating_sub(thread), wall: wall.elapsed() }

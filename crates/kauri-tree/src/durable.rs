@@ -25,13 +25,20 @@ use crate::sync::{Condvar, Mutex, lock};
 ///
 /// ```
 /// use kauri_tree::disk::MemoryDisk;
-/// use kauri_tree::{Durability, Options, Read, Table, Write};
+/// use kauri_tree::{Durability, Options, Table, Write};
 ///
-/// const STOCK: Table<str, u64> = Table::new("stock");
+/// const SEEN: Table<u64, ()> = Table::new("seen");
 /// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+/// for number in 0..100 {
+///     let mut txn = store.begin();
+///     txn.put(&SEEN, number, ())?;
+///     // A power cut may take some of these away, the last ones first.
+///     txn.commit_with(Durability::None)?;
+/// }
+/// // This one is on stable storage 50 ms later at the latest, with all before it.
 /// let mut txn = store.begin();
-/// txn.put(&STOCK, "apples", 12)?;
-/// txn.commit_with(Durability::Flush(50))?; // seen at once; on stable storage 50 ms later at the latest
+/// txn.put(&SEEN, 100, ())?;
+/// txn.commit_with(Durability::Flush(50))?;
 /// store.sync()?; // or now
 /// # Ok::<(), kauri_tree::Error>(())
 /// ```

@@ -3,6 +3,14 @@
 use std::{fmt, io};
 
 /// Why a store could not do what was asked.
+///
+/// ```
+/// use kauri_tree::{Error, Options};
+///
+/// let error = Options::new().page_bytes(1000).in_memory().unwrap_err();
+/// assert!(matches!(error, Error::PageSize { found: 1000 }));
+/// assert_eq!(error.to_string(), "expected pages of a power of two from 256 to 65536 bytes, found 1000");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -80,12 +88,34 @@ pub enum Error {
 
 impl Error {
     /// Whether the same call may succeed later.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    /// use kauri_tree::disk::MemoryDisk;
+    ///
+    /// let disk = MemoryDisk::new();
+    /// let first = Options::new().open(&disk, "store")?;
+    /// assert!(Options::new().open(&disk, "store").unwrap_err().is_retryable());
+    /// drop(first);
+    /// assert!(Options::new().open(&disk, "store").is_ok());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Locked)
     }
 
     /// Whether the store's file is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    /// use kauri_tree::disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let disk = MemoryDisk::new();
+    /// disk.open("store", Open::Create)?.write_at(0, b"a letter, not a store")?;
+    /// assert!(Options::new().open(&disk, "store").unwrap_err().is_corruption());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         match self {
@@ -105,9 +135,32 @@ impl Error {
 }
 
 /// What a store answers.
+///
+/// ```
+/// use kauri_tree::{Read, Result, Store, Table};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+///
+/// fn is_sold_out(store: &Store, fruit: &str) -> Result<bool> {
+///     Ok(store.snapshot().get(&STOCK, fruit)?.unwrap_or(0) == 0)
+/// }
+/// assert!(is_sold_out(&Store::in_memory()?, "apples")?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What is wrong with the bytes of a page: what was expected of them, and the number that stood there.
+///
+/// ```
+/// use kauri_tree::disk::{Disk, MemoryDisk, Open};
+/// use kauri_tree::{Error, Options};
+///
+/// let disk = MemoryDisk::new();
+/// disk.open("store", Open::Create)?.write_at(0, &[0; 5000])?;
+/// let Err(Error::Corrupt { page, fault }) = Options::new().open(&disk, "store") else { unreachable!() };
+/// assert_eq!((page, fault.to_string().as_str()), (0, "expected a meta page, found 0"));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
     expected: &'static str,

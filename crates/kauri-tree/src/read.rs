@@ -49,6 +49,18 @@ pub trait Read: Source {
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// assert_eq!(txn.get(&STOCK, "apples")?, Some(12));
+    /// assert_eq!(txn.get(&STOCK, "pears")?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[inline]
     fn get<K: Key + ?Sized, V: Value + ?Sized>(
         &self,
@@ -72,6 +84,17 @@ pub trait Read: Source {
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SEEN: Table<str, ()> = Table::new("seen");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&SEEN, "order-1", ())?;
+    /// assert!(txn.contains(&SEEN, "order-1")? && !txn.contains(&SEEN, "order-2")?);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         let Some(root) = self.table_root(table)? else { return Ok(false) };
         K::with_bytes(key, |key| match self.access().bounded() {
@@ -84,6 +107,18 @@ pub trait Read: Source {
     ///
     /// # Errors
     /// If the table was made for other types.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.put(&STOCK, "apples", 11)?;
+    /// assert_eq!(txn.len(&STOCK)?, 1);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn len<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<u64> {
         Ok(self.table_root(table)?.unwrap_or_default().rows)
     }
@@ -92,6 +127,19 @@ pub trait Read: Source {
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for (fruit, count) in [("pears", 5), ("apples", 12)] {
+    ///     txn.put(&STOCK, fruit, count)?;
+    /// }
+    /// assert_eq!((txn.rank(&STOCK, "apples")?, txn.rank(&STOCK, "pears")?, txn.rank(&STOCK, "x")?), (0, 1, 2));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn rank<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<u64> {
         self.scan(table)?.until(key).count()
     }
@@ -100,6 +148,20 @@ pub trait Read: Source {
     ///
     /// # Errors
     /// If the table was made for other types.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for (fruit, count) in [("pears", 5), ("apples", 12)] {
+    ///     txn.put(&STOCK, fruit, count)?;
+    /// }
+    /// assert_eq!(txn.scan(&STOCK)?.next()?, Some(("apples", 12)));
+    /// assert_eq!(txn.scan(&STOCK)?.previous()?, Some(("pears", 5)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Scan<'_, K, V>> {
         let root = self.table_root(table)?.unwrap_or_default();
         Ok(Scan::new(self.access(), root))
@@ -107,11 +169,44 @@ pub trait Read: Source {
 }
 
 /// Whatever rows can be written to: a transaction, or a change.
+///
+/// ```
+/// use kauri_tree::{Result, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+///
+/// fn sell(stock: &mut impl Write, fruit: &str, count: u64) -> Result<bool> {
+///     let left = stock.get(&STOCK, fruit)?.and_then(|there| there.checked_sub(count));
+///     if let Some(left) = left {
+///         stock.put(&STOCK, fruit, left)?;
+///     }
+///     Ok(left.is_some())
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+/// assert!(sell(&mut txn, "apples", 10)?);
+/// assert!(!sell(&mut txn.nest(), "apples", 3)?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait Write: Read {
     /// Writes a row; what was there before is replaced. A table that is missing is made.
     ///
     /// # Errors
     /// If the key or the value is too long, the table was made for other types, or the store is full or damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.put(&STOCK, "apples", 11)?;
+    /// assert_eq!(txn.get(&STOCK, "apples")?, Some(11));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn put<K: Key + ?Sized, V: Value + ?Sized>(
         &mut self,
         table: &Table<K, V>,
@@ -123,6 +218,18 @@ pub trait Write: Read {
     ///
     /// # Errors
     /// As for [`put`](Self::put).
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// assert!(txn.insert(&STOCK, "apples", 12)?);
+    /// assert!(!txn.insert(&STOCK, "apples", 99)?);
+    /// assert_eq!(txn.get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn insert<K: Key + ?Sized, V: Value + ?Sized>(
         &mut self,
         table: &Table<K, V>,
@@ -140,6 +247,18 @@ pub trait Write: Read {
     ///
     /// # Errors
     /// If the table was made for other types, or the store is full or damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// assert!(txn.remove(&STOCK, "apples")?);
+    /// assert!(!txn.remove(&STOCK, "apples")?);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool>;
 }
 

@@ -93,6 +93,19 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     }
 
     /// Only rows whose key is not less than this.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// assert_eq!(txn.scan(&SQUARES)?.from(7).next()?, Some((7, 49)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn from(mut self, key: K::Ref<'_>) -> Self {
         if let Some(merged) = &mut self.merged {
@@ -103,6 +116,19 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     }
 
     /// Only rows whose key is less than this.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// assert_eq!(txn.scan(&SQUARES)?.until(7).previous()?, Some((6, 36)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn until(mut self, key: K::Ref<'_>) -> Self {
         if let Some(merged) = &mut self.merged {
@@ -116,6 +142,24 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// let mut rows = txn.scan(&SQUARES)?.from(8);
+    /// let mut sum = 0;
+    /// while let Some((_, square)) = rows.next()? {
+    ///     sum += square;
+    /// }
+    /// assert_eq!(sum, 64 + 81);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the scan, which no Iterator allows")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
@@ -134,6 +178,20 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// // The greatest, whatever lies below it.
+    /// assert_eq!(txn.scan(&SQUARES)?.previous()?, Some((9, 81)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[inline]
     pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
         if self.ends.is_none() && self.is_aside() {
@@ -468,6 +526,22 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     ///
     /// # Errors
     /// If the store is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// let mut rows = txn.scan(&SQUARES)?.from(3).until(8);
+    /// assert_eq!(rows.count()?, 5);
+    /// rows.next()?;
+    /// assert_eq!(rows.count()?, 4);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn count(&mut self) -> Result<u64> {
         if let Some(merged) = &mut self.merged {
             return merged.count();
@@ -532,6 +606,20 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     }
 
     /// An iterator over what `make` makes of each row; it ends after an error.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const SQUARES: Table<u32, u32> = Table::new("squares");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10 {
+    ///     txn.put(&SQUARES, number, number * number)?;
+    /// }
+    /// let squares = txn.scan(&SQUARES)?.until(4).map(|_, square| square);
+    /// assert_eq!(squares.collect::<Result<Vec<_>, _>>()?, [0, 1, 4, 9]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn map<T>(mut self, mut make: impl FnMut(K::View<'_>, V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
         let mut broken = false;
         std::iter::from_fn(move || {

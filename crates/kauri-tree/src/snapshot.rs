@@ -14,6 +14,20 @@ use crate::store::Store;
 ///
 /// Taking one takes no lock and waits for nobody, and any number can be held. What it reads is borrowed from it. While it is
 /// held, the pages that only it can see are kept.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let before = store.snapshot();
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+/// txn.commit()?;
+/// assert_eq!(before.get(&STOCK, "apples")?, None);
+/// assert_eq!(store.snapshot().get(&STOCK, "apples")?, Some(12));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     pages: VersionPages<'a>,
@@ -33,6 +47,19 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The number of this version; a later one has a greater number.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let before = store.snapshot().version();
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(store.snapshot().version() > before);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn version(&self) -> u64 {
         self.pages.reader.version().number()
@@ -48,6 +75,18 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The names of the tables, in order.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(store.snapshot().tables().eq(["stock"]));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.pages.reader.root().iter().map(|(name, ..)| name)
     }

@@ -34,6 +34,16 @@ use crate::write::WriteTxn;
 pub(crate) type TurnGuard<'a> = parking_lot::MutexGuard<'a, State>;
 
 /// How a store is made.
+///
+/// ```
+/// use kauri_tree::Options;
+/// use kauri_tree::disk::MemoryDisk;
+///
+/// let options = Options::new().page_bytes(16 << 10).log_bytes(64 << 20);
+/// let store = options.open(&MemoryDisk::new(), "store")?;
+/// assert_eq!(store.stat().page_bytes, 16 << 10);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     page_bytes: usize,
@@ -45,12 +55,27 @@ pub struct Options {
 
 impl Options {
     /// Pages of 4096 bytes, a log of 16 MiB, a keeper, reading and writing, all pages that were read in memory.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    ///
+    /// assert_eq!(Options::new().in_memory()?.stat().page_bytes, 4096);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self { page_bytes: 4096, log_bytes: 16 << 20, keeper: true, read_only: false, cache_bytes: None }
     }
 
     /// Pages of this size: a power of two from 256 to 65536. Larger pages suit longer values, and cost more to change.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    ///
+    /// assert_eq!(Options::new().page_bytes(65536).in_memory()?.stat().page_bytes, 65536);
+    /// assert!(Options::new().page_bytes(100).in_memory().is_err());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn page_bytes(mut self, bytes: usize) -> Self {
         self.page_bytes = bytes;
@@ -59,6 +84,17 @@ impl Options {
 
     /// A log of this size, rounded up to whole pages, sixteen at least. A checkpoint is made when it is half full. It counts when a
     /// store is made; an existing one keeps its own.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    /// use kauri_tree::disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let disk = MemoryDisk::new();
+    /// drop(Options::new().log_bytes(1 << 20).open(&disk, "store")?);
+    /// // Two meta pages and the log.
+    /// assert_eq!(disk.open("store", Open::ReadOnly)?.len()?, 2 * 4096 + (1 << 20));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn log_bytes(mut self, bytes: usize) -> Self {
         self.log_bytes = bytes;
@@ -68,6 +104,19 @@ impl Options {
     /// Whether the store has a keeper: a thread of its own, started when it is first needed, that makes checkpoints beside the writer
     /// and syncs in time what was committed with [`Durability::Flush`](crate::Durability::Flush). Without one, whoever commits makes
     /// the checkpoints, and time is kept by nobody: whoever drives the store calls [`Store::sync`].
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Durability, Options, Table, Write};
+    ///
+    /// // A program that is the same each time has no threads of others.
+    /// let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store")?;
+    /// let mut txn = store.begin();
+    /// txn.put(&Table::<u64, ()>::new("seen"), 1, ())?;
+    /// txn.commit_with(Durability::Flush(50))?;
+    /// store.sync()?;
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn keeper(mut self, keeper: bool) -> Self {
         self.keeper = keeper;
@@ -141,6 +190,21 @@ impl Options {
     ///
     /// # Errors
     /// If the disk fails, the store is open already, damaged, or of a newer format.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Options, Read, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let disk = MemoryDisk::new();
+    /// let store = Options::new().open(&disk, "store")?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// drop(store);
+    /// assert_eq!(Options::new().open(&disk, "store")?.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn open(&self, disk: &dyn Disk, name: &str) -> Result<Store> {
         self.check()?;
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
@@ -155,6 +219,14 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::PageSize`] if pages cannot have that size.
+    ///
+    /// ```
+    /// use kauri_tree::Options;
+    ///
+    /// let store = Options::new().page_bytes(256).in_memory()?;
+    /// assert_eq!(store.verify()?.rows, 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn in_memory(&self) -> Result<Store> {
         self.check()?;
         let page_bytes = self.page_bytes;
@@ -172,6 +244,19 @@ impl Default for Options {
 }
 
 /// A store. A handle: its clones are the same store.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let same = store.clone();
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?;
+/// txn.commit()?;
+/// assert_eq!(same.snapshot().get(&STOCK, "apples")?, Some(12));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -282,6 +367,24 @@ impl Store {
     ///
     /// # Errors
     /// If the disk fails, the store is open already, damaged, or of a newer format.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STARTS: Table<str, u64> = Table::new("starts");
+    /// let folder = std::env::temp_dir().join(format!("kauri-example-{}", std::process::id()));
+    /// std::fs::create_dir_all(&folder)?;
+    /// for start in 1..=3 {
+    ///     let store = Store::open(folder.join("shop.kauri"))?;
+    ///     let mut txn = store.begin();
+    ///     let before = txn.get(&STARTS, "all")?.unwrap_or(0);
+    ///     txn.put(&STARTS, "all", before + 1)?;
+    ///     txn.commit()?;
+    ///     assert_eq!(before + 1, start);
+    /// }
+    /// std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[cfg(unix)]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -302,11 +405,40 @@ impl Store {
     ///
     /// # Errors
     /// If the disk fails. What was committed stays committed.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Options, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// // Before a copy of the file is taken, say: now it is all in its pages.
+    /// store.checkpoint()?;
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.inner.checkpoint(|_| true, &mut || ())
     }
 
     /// Returns when everything that was committed before, however, is on stable storage.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Durability, Options, Table, Write};
+    ///
+    /// const SEEN: Table<u64, ()> = Table::new("seen");
+    /// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+    /// for number in 0..1000 {
+    ///     let mut txn = store.begin();
+    ///     txn.put(&SEEN, number, ())?;
+    ///     txn.commit_with(Durability::None)?;
+    /// }
+    /// store.sync()?; // one wait for all of them
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the disk fails.
@@ -341,11 +473,31 @@ impl Store {
     ///
     /// # Errors
     /// None.
+    ///
+    /// ```
+    /// use kauri_tree::Store;
+    ///
+    /// assert_eq!(Store::in_memory()?.snapshot().tables().count(), 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn in_memory() -> Result<Self> {
         Options::new().in_memory()
     }
 
     /// The newest version. No lock, no wait.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let snapshot = store.snapshot();
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(!snapshot.contains(&STOCK, "apples")?);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
@@ -353,12 +505,35 @@ impl Store {
     }
 
     /// Begins a transaction, as soon as every other has ended.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// drop(txn); // as if it had never been
+    /// assert_eq!(store.snapshot().len(&STOCK)?, 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn begin(&self) -> WriteTxn<'_> {
         // A panic in the turn rolled its transaction back on its way out, so the state is whole.
         WriteTxn::new(self, self.shared.inner.turn())
     }
 
     /// Begins a transaction, unless another goes on.
+    ///
+    /// ```
+    /// use kauri_tree::Store;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let txn = store.begin();
+    /// assert!(store.try_begin().is_none());
+    /// drop(txn);
+    /// assert!(store.try_begin().is_some());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn try_begin(&self) -> Option<WriteTxn<'_>> {
         Some(WriteTxn::new(self, self.shared.inner.try_turn()?))
@@ -430,6 +605,22 @@ impl Store {
     }
 
     /// How the store stands.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<u64, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for number in 0..10_000 {
+    ///     txn.put(&STOCK, number, number)?;
+    /// }
+    /// txn.commit()?;
+    /// let stat = store.stat();
+    /// assert!(stat.pages * stat.page_bytes > 10_000 * 16);
+    /// assert_eq!(stat.waiting_pages, 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn stat(&self) -> Stat {
         let state = self.shared.inner.turn();
@@ -451,6 +642,19 @@ impl Store {
     ///
     /// # Errors
     /// The first fault found.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// let report = store.verify()?;
+    /// assert_eq!((report.tables, report.rows, report.pages), (1, 1, 1));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn verify(&self) -> Result<Report> {
         let mut state = self.shared.inner.turn();
         // As a transaction that writes nothing: only in one are pages held.
@@ -552,6 +756,14 @@ impl fmt::Debug for Store {
 }
 
 /// How a store stands.
+///
+/// ```
+/// use kauri_tree::Store;
+///
+/// let stat = Store::in_memory()?.stat();
+/// assert_eq!((stat.pages, stat.free_pages), (0, 0));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stat {
@@ -572,6 +784,13 @@ pub struct Stat {
 }
 
 /// What [`Store::verify`] found in order.
+///
+/// ```
+/// use kauri_tree::{Report, Store};
+///
+/// assert_eq!(Store::in_memory()?.verify()?, Report::default());
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {

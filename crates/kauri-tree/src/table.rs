@@ -22,18 +22,44 @@ pub struct Table<K: ?Sized, V: ?Sized> {
 
 impl<K: ?Sized, V: ?Sized> Table<K, V> {
     /// The table of this name.
+    ///
+    /// ```
+    /// use kauri_tree::Table;
+    ///
+    /// const BY_DAY: Table<(u32, String), u64> = Table::new("sales by day");
+    /// assert_eq!(BY_DAY.name(), "sales by day");
+    /// ```
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), types: PhantomData }
     }
 
     /// The table of a name that is known only when the program runs.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for shop in 1..=3 {
+    ///     txn.put(&Table::<str, u64>::named(format!("stock of shop {shop}")), "apples", 12)?;
+    /// }
+    /// txn.commit()?;
+    /// assert_eq!(store.snapshot().tables().count(), 3);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn named(name: String) -> Self {
         Self { name: Cow::Owned(name), types: PhantomData }
     }
 
     /// Its name.
+    ///
+    /// ```
+    /// use kauri_tree::Table;
+    ///
+    /// assert_eq!(Table::<str, u64>::new("stock").name(), "stock");
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

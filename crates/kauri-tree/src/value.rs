@@ -9,6 +9,41 @@ use crate::error::Result;
 /// A type whose values are stored.
 ///
 /// Integers are stored little-endian, text and bytes as they are.
+///
+/// ```
+/// use std::borrow::Cow;
+///
+/// use kauri_tree::{Read, Result, Store, Table, Value, Write};
+///
+/// /// Cents, in as few bytes as they need.
+/// struct Price;
+///
+/// impl Value for Price {
+///     type Ref<'a> = u64;
+///     type View<'a> = u64;
+///
+///     fn name() -> Cow<'static, str> {
+///         "price".into()
+///     }
+///
+///     fn with_bytes<T>(price: u64, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+///         let bytes = price.to_le_bytes();
+///         let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+///         use_bytes(&bytes[..len])
+///     }
+///
+///     fn decode(bytes: Cow<'_, [u8]>) -> Result<u64> {
+///         Ok(bytes.iter().rev().fold(0, |price, byte| price << 8 | u64::from(*byte)))
+///     }
+/// }
+///
+/// const PRICES: Table<str, Price> = Table::new("prices");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&PRICES, "apple", 1999)?;
+/// assert_eq!(txn.get(&PRICES, "apple")?, Some(1999));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait Value {
     /// What is passed in: `&str` for text, the value itself for a number.
     type Ref<'a>: Copy;
@@ -16,15 +51,35 @@ pub trait Value {
     type View<'a>;
 
     /// The name under which a table remembers this type.
+    ///
+    /// ```
+    /// use kauri_tree::Value;
+    ///
+    /// assert_eq!((<str as Value>::name(), <u64 as Value>::name()), ("text".into(), "u64".into()));
+    /// ```
     fn name() -> Cow<'static, str>;
 
     /// Gives the value's bytes to `use_bytes`.
+    ///
+    /// ```
+    /// use kauri_tree::Value;
+    ///
+    /// assert_eq!(<u16 as Value>::with_bytes(0x0102, |bytes| bytes.to_vec()), [2, 1]);
+    /// ```
     fn with_bytes<T>(value: Self::Ref<'_>, use_bytes: impl FnOnce(&[u8]) -> T) -> T;
 
     /// Reads a value from exactly these bytes.
     ///
     /// # Errors
     /// If they are not the bytes of a value of this type.
+    ///
+    /// ```
+    /// use kauri_tree::Value;
+    ///
+    /// assert_eq!(<u16 as Value>::decode([2, 1][..].into())?, 0x0102);
+    /// assert!(<u16 as Value>::decode([2][..].into()).is_err());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     fn decode(bytes: Cow<'_, [u8]>) -> Result<Self::View<'_>>;
 }
 

@@ -100,6 +100,19 @@ impl<'a> WriteTxn<'a> {
     }
 
     /// Begins a nested transaction. It costs the same whatever was done before.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// let mut child = txn.nest();
+    /// child.put(&STOCK, "apples", 12)?;
+    /// drop(child);
+    /// assert_eq!(txn.len(&STOCK)?, 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn nest(&mut self) -> WriteTxn<'_> {
         WriteTxn::start(Turn::Lent(self.turn.state_mut()))
     }
@@ -117,6 +130,18 @@ impl<'a> WriteTxn<'a> {
     /// # Errors
     /// If the disk fails: then nothing more can be committed until the store is opened again, and whether this was is found
     /// then.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Sync)
     }
@@ -125,6 +150,20 @@ impl<'a> WriteTxn<'a> {
     ///
     /// # Errors
     /// As for `commit`.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Durability, Options, Read, Table, Write};
+    ///
+    /// const HITS: Table<str, u64> = Table::new("hits");
+    /// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+    /// let mut txn = store.begin();
+    /// txn.put(&HITS, "/", 1)?;
+    /// // It is seen at once; losing the last few would be no harm.
+    /// txn.commit_with(Durability::None)?;
+    /// assert_eq!(store.snapshot().get(&HITS, "/")?, Some(1));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         // From here on there is nothing to roll back.
         self.before = None;
@@ -153,6 +192,19 @@ impl<'a> WriteTxn<'a> {
     ///
     /// # Errors
     /// If the store is damaged.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// assert!(txn.drop_table("stock")?);
+    /// assert!(!txn.drop_table("stock")?);
+    /// assert_eq!(txn.get(&STOCK, "apples")?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn drop_table(&mut self, name: &str) -> Result<bool> {
         let state = self.turn.state_mut();
         let Some(place) = state.catalog.place(name) else { return Ok(false) };

@@ -44,11 +44,11 @@ pub(crate) trait Pages {
     fn page(&self, page: u32) -> Result<&[u8]>;
 }
 
-/// The topmost node of a tree. A file may say that it is any page.
+/// The topmost node of a tree. A file may say that it is any page, at any level.
 #[inline]
 fn topmost(pages: &impl Pages, page: u32) -> Result<Node<'_>> {
     let node = Node::new(pages.page(page)?);
-    if node.is_node() { Ok(node) } else { Err(stray(page)) }
+    if node.is_node() && usize::from(node.level()) < DEPTH_MAX { Ok(node) } else { Err(stray(page)) }
 }
 
 /// A child of a node: one level below it, so that every way down has an end whatever a file says.

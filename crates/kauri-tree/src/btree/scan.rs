@@ -1,7 +1,7 @@
 //! Places in a tree, and the way from one leaf to the next.
 
 use super::search::{child_index, row_index};
-use super::{Order, Root, Way, stray};
+use super::{DEPTH_MAX, Order, Root, Way, stray};
 use crate::error::Result;
 use crate::node::Node;
 use crate::read::Access;
@@ -69,7 +69,8 @@ impl<'a> Scan<'a> {
     /// A page that may be the topmost of a tree.
     fn topmost(&self, page: u32) -> Result<Node<'a>> {
         let node = Node::new(self.pages.page(page)?);
-        if node.is_node() { Ok(node) } else { Err(stray(page)) }
+        // From here down there are as many steps as there are levels.
+        if node.is_node() && usize::from(node.level()) < DEPTH_MAX { Ok(node) } else { Err(stray(page)) }
     }
 
     /// A child of a branch.

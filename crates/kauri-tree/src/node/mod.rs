@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
     /// Whether the page is one of a tree, one level below another.
     #[inline]
     pub(crate) fn is_below(self, parent: Node<'_>) -> bool {
-        self.is_node() && self.level().wrapping_add(1) == parent.level()
+        self.is_node() && self.level().checked_add(1) == Some(parent.level())
     }
 
     /// 0 for a leaf; above a leaf 1, and so on.
