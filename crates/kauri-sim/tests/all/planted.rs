@@ -97,7 +97,8 @@ const DONE: Table<(u32, u32), ()> = Table::new("done");
 fn threads(tried: &mut u64) -> Result<(), String> {
     let commits = AtomicU64::new(0);
     let disk = SlowDisk::default();
-    let store = Options::new().page_bytes(512).log_bytes(1 << 16).open(&disk, "store");
+    // A log that never goes round: whoever opens the file at any time finds all that is written.
+    let store = Options::new().page_bytes(512).log_bytes(1 << 21).open(&disk, "store");
     let store = store.map_err(|error| error.to_string())?;
     let work = |worker| (0..200).try_for_each(|number| commit_and_look(&store, &disk, worker, number, &commits));
     commit_and_look(&store, &disk, 6, 0, &commits)?;
