@@ -65,7 +65,7 @@ pub enum Error {
         /// The table.
         table: Box<str>,
     },
-    /// A change was made against a snapshot of another store than it is committed to.
+    /// A change was made against a snapshot of another store than it is committed to, or snapshots of two stores were compared.
     OtherStore,
     /// Rows were to come in ascending order, and this key is not greater than the one before.
     Unsorted,
@@ -153,7 +153,7 @@ impl fmt::Display for Error {
                     "expected a sequence after the last row under a prefix of table `{table}`; that row has the greatest there is"
                 )
             }
-            Self::OtherStore => f.write_str("the change was made against a snapshot of another store"),
+            Self::OtherStore => f.write_str("expected a snapshot of the same store, found one of another"),
             Self::Unsorted => f.write_str("expected a key greater than that of the row before"),
             Self::Row { row, error } => write!(f, "row {row}: {error}"),
         }

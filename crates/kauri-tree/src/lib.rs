@@ -41,6 +41,7 @@ mod catalog;
 mod change;
 mod checkpoint;
 mod copies;
+mod diff;
 mod durable;
 mod error;
 mod file;
@@ -71,6 +72,7 @@ mod write;
 pub use kauri_disk as disk;
 
 pub use change::{Change, Outcome};
+pub use diff::{Diff, Difference, TableChange, TableDiff};
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};
 pub use read::{Read, Write};

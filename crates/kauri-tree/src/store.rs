@@ -1,6 +1,5 @@
 //! The store: one set of tables, many readers, one writer at a time.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 #[cfg(unix)]
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use kauri_arena::{Arena, Stamp};
 
-use crate::btree::{self, Of, Order, Root, Seen};
+use crate::btree::{self, Of, Root, Seen, Unknown};
 use crate::catalog::Catalog;
 use crate::change::{Change, Outcome};
 use crate::disk::Disk;
@@ -26,7 +25,7 @@ use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::queue::Queue;
 use crate::snapshot::Snapshot;
-use crate::table::OWN_ORDER;
+use crate::table;
 use crate::write::WriteTxn;
 
 /// Whoever holds it has the writer's turn. Waiting is in line: a turn that was waited for too long goes to the one who waits, not
@@ -508,10 +507,9 @@ fn verify_table(state: &State, types: &str, root: Root, seen: &mut BTreeSet<u32>
         Seen::Overflow(reference) => references.push(Reference::decode(reference)),
     };
     // An order other than that of bytes is known only to the key's type, which is not here.
-    if types.ends_with(OWN_ORDER) {
-        btree::verify::<Unknown>(&state.pager, root, &mut see)?;
-    } else {
-        btree::verify::<Of<[u8]>>(&state.pager, root, &mut see)?;
+    match table::is_bytewise(types) {
+        true => btree::verify::<Of<[u8]>>(&state.pager, root, &mut see)?,
+        false => btree::verify::<Unknown>(&state.pager, root, &mut see)?,
     }
     for page in pages {
         claim(seen, page)?;
@@ -524,17 +522,6 @@ fn verify_table(state: &State, types: &str, root: Root, seen: &mut BTreeSet<u32>
         }
     }
     Ok(())
-}
-
-/// An order in which any keys may follow each other.
-struct Unknown;
-
-impl Order for Unknown {
-    const BYTEWISE: bool = false;
-
-    fn compare(_: &[u8], _: &[u8]) -> Ordering {
-        Ordering::Less
-    }
 }
 
 fn claim(seen: &mut BTreeSet<u32>, page: u32) -> Result<()> {
