@@ -187,6 +187,11 @@ impl<'a> TableDiff<'a> {
         self.change
     }
 
+    /// Where the earlier and the later version have it.
+    pub(crate) const fn roots(&self) -> (Root, Root) {
+        (self.old.root, self.new.root)
+    }
+
     /// The rows that differ, as bytes, in the order of their keys. If those have an order of their own, which only their type
     /// knows, they come in the order of their bytes, after all of them were gathered in memory.
     #[must_use]

@@ -60,8 +60,30 @@ pub(crate) fn open_to_read(disk: &dyn Disk, name: &str, cache_bytes: Option<usiz
 /// Makes an empty store beside, whole and durable, before it gets its name.
 fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
     let aside = format!("{name}.new");
+    let file = lay_out(disk, &aside, page_bytes, log_bytes)?;
+    disk.rename(&aside, name)?;
+    disk.sync_dir()?;
+    Ok(file)
+}
+
+/// Makes an empty store that keeps the name it has aside until somebody gives it another.
+pub(crate) fn make_aside(
+    disk: &dyn Disk,
+    aside: &str,
+    page_bytes: usize,
+    log_bytes: usize,
+    cache_bytes: Option<usize>,
+) -> Result<Opened> {
+    recover(lay_out(disk, aside, page_bytes, log_bytes)?, true, cache_bytes)
+}
+
+/// An empty store, whole and durable, under a name that counts for nobody.
+fn lay_out(disk: &dyn Disk, aside: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
     // What an earlier crash left of such an attempt is nobody's.
-    let file = disk.open(&aside, Open::Create)?;
+    let file = match disk.open(aside, Open::Create) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
+        opened => opened?,
+    };
     file.set_len(0)?;
     let log_pages = u32::try_from(log_bytes.div_ceil(page_bytes)).map_err(|_| Error::Full)?;
     let meta = Meta {
@@ -86,8 +108,6 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
     }
     file.write_at(0, &meta.encode(0))?;
     file.sync()?;
-    disk.rename(&aside, name)?;
-    disk.sync_dir()?;
     Ok(file)
 }
 

@@ -128,7 +128,7 @@ impl Options {
         self
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let page_bytes = self.page_bytes;
         match page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes) {
             true => Ok(()),
@@ -142,12 +142,21 @@ impl Options {
     /// If the disk fails, the store is open already, damaged, or of a newer format.
     pub fn open(&self, disk: &dyn Disk, name: &str) -> Result<Store> {
         self.check()?;
+        self.open_with(|page_bytes, log_bytes, cache_bytes| match self.read_only {
+            true => open::open_to_read(disk, name, cache_bytes),
+            false => open::open(disk, name, page_bytes, log_bytes, cache_bytes),
+        })
+    }
+
+    /// Opens a store by a function of the size of pages, of the log and of the cache.
+    pub(crate) fn open_with(&self, open: impl FnOnce(usize, usize, Option<usize>) -> Result<Opened>) -> Result<Store> {
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
-        let Opened { state, durable } = match self.read_only {
-            true => open::open_to_read(disk, name, self.cache_bytes)?,
-            false => open::open(disk, name, self.page_bytes, log_bytes, self.cache_bytes)?,
-        };
+        let Opened { state, durable } = open(self.page_bytes, log_bytes, self.cache_bytes)?;
         Ok(Store::new(state, Arc::clone(&durable.arena), Some(durable), self.keeper))
+    }
+
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// A store that lives in memory and is gone with the last handle to it.
@@ -421,6 +430,10 @@ impl Store {
     /// Returns when everything that was committed so far can be seen.
     pub(crate) fn wait_for_published(&self) -> Result<()> {
         self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written))
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.arena().page_bytes()
     }
 
     pub(crate) fn arena(&self) -> &Arena<Catalog> {

@@ -14,6 +14,7 @@ mod model;
 #[cfg(unix)]
 mod processes;
 mod random;
+mod streams;
 mod tables;
 mod threads;
 mod watched;
