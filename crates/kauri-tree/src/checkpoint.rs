@@ -62,6 +62,8 @@ pub(crate) struct Job<'a> {
     bits: Vec<u8>,
     meta: Meta,
     ring_bytes: u64,
+    /// Whether the file is cut behind its last page in any case.
+    cut_all: bool,
     /// Everything that it holds.
     ticket: Ticket,
 }
@@ -110,6 +112,7 @@ impl Durable {
             bits,
             meta,
             ring_bytes,
+            cut_all: turn.cut_all,
             ticket: self.group.all(Until::Synced),
         })
     }
@@ -127,7 +130,7 @@ impl Durable {
     }
 
     fn write_checkpoint(&self, job: Job<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { reader, born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
+        let Job { reader, born, bitmap, mut bits, meta, ring_bytes, cut_all, ticket } = job;
         let written = self.write_pages(&reader, born, bitmap, between)?;
         let birth = reader.birth(bitmap.first).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
@@ -140,7 +143,7 @@ impl Durable {
         for page in written {
             reader.mark_written(page);
         }
-        self.cut_file(meta.end)?;
+        self.cut_file(meta.end, cut_all)?;
         Ok(Done { meta, version: reader.version(), ring_bytes })
     }
 
@@ -176,11 +179,12 @@ impl Durable {
         Ok(written)
     }
 
-    /// Gives the system back what lies behind the last page, if it is worth it. Nothing points there: neither this checkpoint
-    /// nor, since it is durable, anything else that counts.
-    fn cut_file(&self, end: u32) -> Result<()> {
+    /// Gives the system back what lies behind the last page, if it is worth it, or in any case. Nothing points there: neither this
+    /// checkpoint nor, since it is durable, anything else that counts.
+    fn cut_file(&self, end: u32, all: bool) -> Result<()> {
         let (end, length) = (self.file.offset(end), self.file.disk().len()?);
-        if (length.saturating_sub(end)) * CUT_SHARE > length {
+        let over = length.saturating_sub(end);
+        if over * CUT_SHARE > length || all && over > 0 {
             self.file.disk().set_len(end)?;
         }
         Ok(())

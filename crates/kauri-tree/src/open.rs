@@ -191,7 +191,7 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     let mut state = State { pager, catalog, page_bytes, turn: None };
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
-    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true });
+    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true, cut_all: false });
     Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 

@@ -432,6 +432,20 @@ impl Store {
         self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written))
     }
 
+    /// How many pages there are, and how many there would be without the free ones.
+    pub(crate) fn end_and_target(&self) -> (u32, u32) {
+        let state = self.shared.inner.turn();
+        let (end, free) = (state.pager.end(), state.pager.free().len());
+        (end, end - u32::try_from(free).expect("page numbers have 32 bits"))
+    }
+
+    /// Says whether checkpoints cut the file behind its last page in any case.
+    pub(crate) fn set_cut_all(&self, all: bool) {
+        if let Some(turn) = &mut self.shared.inner.turn().turn {
+            turn.cut_all = all;
+        }
+    }
+
     pub(crate) fn page_bytes(&self) -> usize {
         self.arena().page_bytes()
     }

@@ -3,6 +3,7 @@
 mod load;
 mod range;
 mod raw;
+mod relocate;
 
 pub(crate) use raw::RawLoader;
 

@@ -5,6 +5,7 @@
 mod bounded;
 mod changes;
 mod checker;
+mod compacts;
 mod diffs;
 mod files;
 mod hermitage;
