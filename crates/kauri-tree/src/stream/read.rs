@@ -149,9 +149,19 @@ impl<'r, R: io::Read> Input<'r, R> {
 
     /// A number of so many bytes.
     pub(super) fn number(&mut self, length: usize) -> Result<usize> {
-        let mut bytes = Vec::with_capacity(8);
-        self.append(length, &mut bytes)?;
-        let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let number = match self.body.get(self.at..self.at + length) {
+            Some(bytes) => {
+                self.at += length;
+                number(bytes)
+            }
+            // It goes on in the next chunk.
+            None => {
+                let mut bytes = Vec::new();
+                self.append(length, &mut bytes)?;
+                number(&bytes)
+            }
+        };
         usize::try_from(number).map_err(|_| self.fault("a length that memory has", number))
     }
 

@@ -119,6 +119,7 @@ fn restore<R: io::Read>(store: &Store, read: &mut R, step_bytes: Option<usize>) 
         table: None,
         summing: Summing::from(base),
         totals: Totals::default(),
+        buffers: Default::default(),
     };
     while let Some(record) = input.record()? {
         restoring.record(&mut input, record)?;
@@ -153,6 +154,8 @@ struct Restoring<'s> {
     table: Option<Current>,
     summing: Summing,
     totals: Totals,
+    /// For the key and the value of one row at a time.
+    buffers: (Vec<u8>, Vec<u8>),
 }
 
 /// The table whose rows come.
@@ -184,10 +187,13 @@ impl<'s> Restoring<'s> {
             }
             (PUT, _) => {
                 let (key_bytes, value_bytes) = (input.number(4)?, input.number(4)?);
-                let (mut key, mut value) = (Vec::new(), Vec::new());
+                let (mut key, mut value) = std::mem::take(&mut self.buffers);
+                key.clear();
+                value.clear();
                 input.append(key_bytes, &mut key)?;
                 input.append(value_bytes, &mut value)?;
                 self.put(input, &key, &value).map_err(|error| self.of_row(error))?;
+                self.buffers = (key, value);
                 self.totals.rows += 1;
                 self.step()
             }

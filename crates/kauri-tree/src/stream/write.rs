@@ -154,6 +154,7 @@ impl<'w, W: io::Write> Output<'w, W> {
     }
 
     /// Adds a part of a record.
+    #[inline]
     fn add(&mut self, mut bytes: &[u8]) -> Result<()> {
         while self.body.len() + bytes.len() > BODY_BYTES {
             let (now, later) = bytes.split_at(BODY_BYTES - self.body.len());
@@ -251,9 +252,10 @@ impl<'w, W: io::Write> Output<'w, W> {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.totals.rows += 1;
-        self.add(&[PUT])?;
-        self.add(&long(key))?;
-        self.add(&long(value))?;
+        let mut lengths = [PUT; 9];
+        lengths[1..5].copy_from_slice(&long(key));
+        lengths[5..].copy_from_slice(&long(value));
+        self.add(&lengths)?;
         self.add(key)?;
         self.add(value)
     }
