@@ -27,7 +27,7 @@ const TABLES: [&str; 3] = ["one", "two", "three"];
 type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
 
 /// A store under random work: puts, removals, dropped tables, nested transactions that merge or vanish, long values, commits with
-/// and without a sync, checkpoints, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
+/// and without a sync, checkpoints, files made shorter, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
 /// tables hold after it is known.
 #[derive(Clone, Debug)]
 pub struct StoreTrial {
@@ -237,6 +237,7 @@ impl Life {
         match rng.below(18) {
             0 | 1 => self.store.checkpoint().map_err(words)?,
             2 | 3 => self.store.sync().map_err(words)?,
+            4 if rng.below(2) == 0 => drop(self.store.compact().map_err(words)?),
             _ => return Ok(()),
         }
         self.ack(commit);

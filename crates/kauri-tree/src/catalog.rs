@@ -98,6 +98,12 @@ impl Catalog {
         self.names.get(name).map(|entry| entry.place)
     }
 
+    /// The name, the types and the root of a table.
+    pub(crate) fn entry(&self, name: &str) -> Option<(&str, &str, Root)> {
+        let (name, entry) = self.names.get_key_value(name)?;
+        Some((name, &entry.types, self.root(entry.place)))
+    }
+
     /// Forgets a table whose tree is gone.
     pub(crate) fn forget(&mut self, name: &str) {
         let entry = Arc::make_mut(&mut self.names).remove(name).expect("the table was found before");

@@ -63,6 +63,8 @@ pub(crate) struct Job {
     bits: Vec<u8>,
     meta: Meta,
     ring_bytes: u64,
+    /// Whether the file is cut behind its last page in any case.
+    cut_all: bool,
     /// Everything that it holds.
     ticket: Ticket,
 }
@@ -123,7 +125,7 @@ impl Durable {
             turn.ring.release(std::mem::take(&mut ring_bytes));
         }
         let (born, ticket) = (state.pager.take_born(), self.group.all(Until::Synced));
-        Ok((Job { born, bitmap, bits, meta, ring_bytes, ticket }, version))
+        Ok((Job { born, bitmap, bits, meta, ring_bytes, cut_all: turn.cut_all, ticket }, version))
     }
 
     /// Writes a checkpoint, in no one's turn or in its own. `between` is called between its writes.
@@ -143,7 +145,7 @@ impl Durable {
     }
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { born, bitmap, mut bits, meta, ring_bytes, ticket } = job;
+        let Job { born, bitmap, mut bits, meta, ring_bytes, cut_all, ticket } = job;
         let written = self.write_pages(held, born, bitmap, between)?;
         let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);
@@ -158,7 +160,7 @@ impl Durable {
         for page in written {
             held.mark_written(page);
         }
-        self.cut_file(meta.end)?;
+        self.cut_file(meta.end, cut_all)?;
         let version = Stamp::new(meta.version).expect("the version was just made");
         Ok(Done { meta, version, ring_bytes })
     }
@@ -198,11 +200,12 @@ impl Durable {
         Ok(written)
     }
 
-    /// Gives the system back what lies behind the last page, if it is worth it. Nothing points there: neither this checkpoint
-    /// nor, since it is durable, anything else that counts.
-    fn cut_file(&self, end: u32) -> Result<()> {
+    /// Gives the system back what lies behind the last page, if it is worth it, or in any case. Nothing points there: neither this
+    /// checkpoint nor, since it is durable, anything else that counts.
+    fn cut_file(&self, end: u32, all: bool) -> Result<()> {
         let (end, length) = (self.file.offset(end), self.file.disk().len()?);
-        if (length.saturating_sub(end)) * CUT_SHARE > length {
+        let over = length.saturating_sub(end);
+        if over * CUT_SHARE > length || all && over > 0 {
             self.file.disk().set_len(end)?;
         }
         Ok(())

@@ -47,6 +47,12 @@ impl Copied {
         }
     }
 
+    /// The key, and the value, wherever it lies.
+    pub(crate) fn into_parts(mut self, pages: &VersionPages<'_>) -> Result<(Vec<u8>, Vec<u8>)> {
+        let key = std::mem::take(&mut self.key);
+        Ok((key, self.value(pages)?))
+    }
+
     fn bytes(&self) -> usize {
         self.key.len()
             + match &self.value {
@@ -54,6 +60,21 @@ impl Copied {
                 CopiedValue::Overflow(reference) => reference.len(),
             }
     }
+}
+
+/// Some rows of a tree, from the one with so many before it on.
+pub(crate) fn from_nth(pages: &VersionPages<'_>, root: Root, before: u64) -> Result<Vec<Copied>> {
+    let operation = pages.operation();
+    let mut scan = btree::Scan::new(Access::Guarded(&operation));
+    scan.go_nth(root, before)?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while rows.len() < ROWS_MAX && bytes < BYTES_MAX {
+        let Some(row) = scan.next()? else { break };
+        let copied = copy(row)?;
+        bytes += copied.bytes();
+        rows.push(copied);
+    }
+    Ok(rows)
 }
 
 /// Rows in order from one end.

@@ -101,6 +101,8 @@ pub(crate) struct Turn {
     pub(crate) bitmap: Option<Run>,
     /// Nothing was committed since the store was opened.
     pub(crate) opened: bool,
+    /// Whether checkpoints cut the file behind its last page in any case.
+    pub(crate) cut_all: bool,
 }
 
 /// What is left to do for a commit when the turn is given up.

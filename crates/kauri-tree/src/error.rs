@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::content::ContentHash;
+
 /// Why a store could not do what was asked.
 ///
 /// ```
@@ -73,8 +75,34 @@ pub enum Error {
         /// The table.
         table: Box<str>,
     },
-    /// A change was made against a snapshot of another store than it is committed to.
+    /// A change was made against a snapshot of another store than it is committed to, or snapshots of two stores were compared.
     OtherStore,
+    /// A checkpoint stream is damaged, cut, or not one.
+    Stream {
+        /// At which byte of it.
+        at: u64,
+        /// What is wrong there.
+        fault: Fault,
+    },
+    /// A stream with what changed since a base was to be restored where something else is.
+    OtherBase {
+        /// The content of the base.
+        expected: ContentHash,
+        /// The content of the store.
+        found: ContentHash,
+    },
+    /// A stream with everything was to be restored into a store that has tables.
+    NotEmpty,
+    /// A store was to be made under a name that is taken.
+    Exists {
+        /// The name.
+        name: Box<str>,
+    },
+    /// The keys of a table are not in the order of their bytes, and without their type no key can be found.
+    OwnOrder {
+        /// The table.
+        table: Box<str>,
+    },
     /// Rows were to come in ascending order, and this key is not greater than the one before.
     Unsorted,
     /// One of several rows could not be written.
@@ -206,7 +234,16 @@ impl fmt::Display for Error {
                     "expected a sequence after the last row under a prefix of table `{table}`; that row has the greatest there is"
                 )
             }
-            Self::OtherStore => f.write_str("the change was made against a snapshot of another store"),
+            Self::OtherStore => f.write_str("expected a snapshot of the same store, found one of another"),
+            Self::Stream { at, fault } => write!(f, "byte {at} of the checkpoint stream: {fault}"),
+            Self::OtherBase { expected, found } => {
+                write!(f, "the stream has what changed since content {expected}, and the store holds {found}")
+            }
+            Self::NotEmpty => f.write_str("expected a store without tables to restore all of a stream into"),
+            Self::Exists { name } => write!(f, "expected no file `{name}` yet"),
+            Self::OwnOrder { table } => {
+                write!(f, "the keys of table `{table}` are in an order that only their type knows")
+            }
             Self::Unsorted => f.write_str("expected a key greater than that of the row before"),
             Self::Row { row, error } => write!(f, "row {row}: {error}"),
         }

@@ -105,24 +105,27 @@ impl FreeSet {
 
     /// Takes the lowest run of so many pages out of the set that lies between two multiples of `chunk`.
     pub(crate) fn pop_run(&mut self, pages: u32, chunk: u32) -> Option<u32> {
+        let first = self.find_run(pages, chunk)?;
+        for page in first..first + pages {
+            self.remove(page);
+        }
+        Some(first)
+    }
+
+    /// The lowest run of so many pages of the set that lies between two multiples of `chunk`.
+    pub(crate) fn find_run(&self, pages: u32, chunk: u32) -> Option<u32> {
         let mut run: Option<(u32, u32)> = None;
-        let mut found = None;
         for page in self.iter() {
             let (first, length) = match run {
                 Some((first, length)) if first + length == page && !page.is_multiple_of(chunk) => (first, length + 1),
                 _ => (page, 1),
             };
             if length == pages {
-                found = Some(first);
-                break;
+                return Some(first);
             }
             run = Some((first, length));
         }
-        let first = found?;
-        for page in first..first + pages {
-            self.remove(page);
-        }
-        Some(first)
+        None
     }
 
     /// Takes a page out of the set, which is in it.

@@ -43,10 +43,8 @@ pub(crate) fn open(
         Err(error) => return Err(error.into()),
     };
     let opened = recover(file, true, cache_bytes)?;
-    let is_new = opened.state.turn.as_ref().is_some_and(|turn| turn.meta.checkpoint == 0);
-    if is_new && !planted!(ForgetNameSync) {
-        // It was just made; or whoever made it died before its name was durable. What is promised from here on needs the name.
-        // Where there was a checkpoint, there was a commit, and before that an open that came by here.
+    if !planted!(ForgetNameSync) {
+        // It was just made; or whoever gave it its name died before that was durable. What is promised from here on needs it.
         disk.sync_dir()?;
     }
     Ok(opened)
@@ -61,8 +59,29 @@ pub(crate) fn open_to_read(disk: &dyn Disk, name: &str, cache_bytes: Option<usiz
 /// Makes an empty store beside, whole and durable, before it gets its name. The name is not durable yet.
 fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
     let aside = format!("{name}.new");
+    let file = lay_out(disk, &aside, page_bytes, log_bytes)?;
+    disk.rename(&aside, name)?;
+    Ok(file)
+}
+
+/// Makes an empty store that keeps the name it has aside until somebody gives it another.
+pub(crate) fn make_aside(
+    disk: &dyn Disk,
+    aside: &str,
+    page_bytes: usize,
+    log_bytes: usize,
+    cache_bytes: Option<usize>,
+) -> Result<Opened> {
+    recover(lay_out(disk, aside, page_bytes, log_bytes)?, true, cache_bytes)
+}
+
+/// An empty store, whole and durable, under a name that counts for nobody.
+fn lay_out(disk: &dyn Disk, aside: &str, page_bytes: usize, log_bytes: usize) -> Result<Box<dyn File>> {
     // What an earlier crash left of such an attempt is nobody's.
-    let file = disk.open(&aside, Open::Create)?;
+    let file = match disk.open(aside, Open::Create) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
+        opened => opened?,
+    };
     file.set_len(0)?;
     let log_pages = u32::try_from(log_bytes.div_ceil(page_bytes)).map_err(|_| Error::Full)?;
     let meta = Meta {
@@ -89,7 +108,6 @@ fn make(disk: &dyn Disk, name: &str, page_bytes: usize, log_bytes: usize) -> Res
     if !planted!(NameUnsyncedFile) {
         file.sync()?;
     }
-    disk.rename(&aside, name)?;
     Ok(file)
 }
 
@@ -195,7 +213,7 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     let mut state = State { pager, catalog, page_bytes, turn: None };
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
-    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true });
+    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true, cut_all: false });
     Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 

@@ -290,6 +290,17 @@ impl<R: Send + Sync> Pager<R> {
         self.end
     }
 
+    /// How many pages before this one are free.
+    pub(crate) fn free_below(&self, page: u32) -> u32 {
+        let free = self.free.iter().take_while(|free| *free < page).count();
+        u32::try_from(free).expect("page numbers have 32 bits")
+    }
+
+    /// Where a run of so many pages would be made, if free ones lie side by side.
+    pub(crate) fn find_free_run(&self, pages: u32) -> Option<u32> {
+        self.free.find_run(pages, CHUNK_PAGES)
+    }
+
     /// The free pages.
     pub(crate) fn free(&self) -> &FreeSet {
         &self.free

@@ -321,7 +321,7 @@ pub(crate) fn resolve<'a>(access: Access<'a>, value: node::Value<'a>) -> Result<
 
 /// A value, copied out of pages that may go.
 #[cold]
-fn get_copy<O: btree::Order>(pages: &VersionPages<'_>, root: Root, key: &[u8]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn get_copy<O: btree::Order>(pages: &VersionPages<'_>, root: Root, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let operation = pages.operation();
     let found = btree::get::<O>(&operation, root, key)?;
     found.map(|value| Ok(resolve(Access::Guarded(&operation), value)?.into_owned())).transpose()

@@ -70,6 +70,19 @@ impl<'a> Snapshot<'a> {
         std::ptr::eq(self.pages.store.arena(), store.arena())
     }
 
+    /// Whether both are versions of one store.
+    pub(crate) fn is_beside(&self, other: &Snapshot<'_>) -> bool {
+        self.is_of(other.pages.store)
+    }
+
+    pub(crate) fn version_pages(&self) -> &VersionPages<'_> {
+        &self.pages
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        self.pages.reader.root()
+    }
+
     pub(crate) fn page_bytes(&self) -> usize {
         self.pages.page_bytes()
     }

@@ -1,6 +1,5 @@
 //! The store: one set of tables, many readers, one writer at a time.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 #[cfg(unix)]
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use kauri_arena::{Arena, Stamp};
 
-use crate::btree::{self, Of, Order, Root, Seen};
+use crate::btree::{self, Of, Root, Seen, Unknown};
 use crate::catalog::Catalog;
 use crate::change::{Change, Outcome};
 use crate::disk::Disk;
@@ -26,7 +25,7 @@ use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::queue::Queue;
 use crate::snapshot::Snapshot;
-use crate::table::OWN_ORDER;
+use crate::table;
 use crate::write::WriteTxn;
 
 /// Whoever holds it has the writer's turn. Waiting is in line: a turn that was waited for too long goes to the one who waits, not
@@ -178,7 +177,7 @@ impl Options {
         self
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let page_bytes = self.page_bytes;
         match page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes) {
             true => Ok(()),
@@ -207,12 +206,21 @@ impl Options {
     /// ```
     pub fn open(&self, disk: &dyn Disk, name: &str) -> Result<Store> {
         self.check()?;
+        self.open_with(|page_bytes, log_bytes, cache_bytes| match self.read_only {
+            true => open::open_to_read(disk, name, cache_bytes),
+            false => open::open(disk, name, page_bytes, log_bytes, cache_bytes),
+        })
+    }
+
+    /// Opens a store by a function of the size of pages, of the log and of the cache.
+    pub(crate) fn open_with(&self, open: impl FnOnce(usize, usize, Option<usize>) -> Result<Opened>) -> Result<Store> {
         let log_bytes = self.log_bytes.max(16 * self.page_bytes);
-        let Opened { state, durable } = match self.read_only {
-            true => open::open_to_read(disk, name, self.cache_bytes)?,
-            false => open::open(disk, name, self.page_bytes, log_bytes, self.cache_bytes)?,
-        };
+        let Opened { state, durable } = open(self.page_bytes, log_bytes, self.cache_bytes)?;
         Ok(Store::new(state, Arc::clone(&durable.arena), Some(durable), self.keeper))
+    }
+
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// A store that lives in memory and is gone with the last handle to it.
@@ -600,6 +608,24 @@ impl Store {
         self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written))
     }
 
+    /// How many pages there are, and how many there would be without the free ones.
+    pub(crate) fn end_and_target(&self) -> (u32, u32) {
+        let state = self.shared.inner.turn();
+        let (end, free) = (state.pager.end(), state.pager.free().len());
+        (end, end - u32::try_from(free).expect("page numbers have 32 bits"))
+    }
+
+    /// Says whether checkpoints cut the file behind its last page in any case.
+    pub(crate) fn set_cut_all(&self, all: bool) {
+        if let Some(turn) = &mut self.shared.inner.turn().turn {
+            turn.cut_all = all;
+        }
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.arena().page_bytes()
+    }
+
     pub(crate) fn arena(&self) -> &Arena<Catalog> {
         &self.shared.arena
     }
@@ -713,10 +739,9 @@ fn verify_table(state: &State, types: &str, root: Root, seen: &mut BTreeSet<u32>
         Seen::Overflow(reference) => references.push(Reference::decode(reference)),
     };
     // An order other than that of bytes is known only to the key's type, which is not here.
-    if types.ends_with(OWN_ORDER) {
-        btree::verify::<Unknown>(&state.pager, root, &mut see)?;
-    } else {
-        btree::verify::<Of<[u8]>>(&state.pager, root, &mut see)?;
+    match table::is_bytewise(types) {
+        true => btree::verify::<Of<[u8]>>(&state.pager, root, &mut see)?,
+        false => btree::verify::<Unknown>(&state.pager, root, &mut see)?,
     }
     for page in pages {
         claim(seen, page)?;
@@ -729,17 +754,6 @@ fn verify_table(state: &State, types: &str, root: Root, seen: &mut BTreeSet<u32>
         }
     }
     Ok(())
-}
-
-/// An order in which any keys may follow each other.
-struct Unknown;
-
-impl Order for Unknown {
-    const BYTEWISE: bool = false;
-
-    fn compare(_: &[u8], _: &[u8]) -> Ordering {
-        Ordering::Less
-    }
 }
 
 fn claim(seen: &mut BTreeSet<u32>, page: u32) -> Result<()> {

@@ -72,7 +72,12 @@ impl<K: ?Sized, V: ?Sized> Table<K, V> {
 }
 
 /// What the types of a table end with whose keys are not in the order of their bytes.
-pub(crate) const OWN_ORDER: &str = ", in an order of its own";
+const OWN_ORDER: &str = ", in an order of its own";
+
+/// Whether the keys of a table of these types are in the order of their bytes.
+pub(crate) fn is_bytewise(types: &str) -> bool {
+    !types.ends_with(OWN_ORDER)
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Table<K, V> {
     /// What the catalog remembers of the types.

@@ -2,6 +2,10 @@
 
 mod load;
 mod range;
+mod raw;
+mod relocate;
+
+pub(crate) use raw::RawLoader;
 
 use kauri_wire::Key;
 
@@ -261,8 +265,20 @@ impl<'a> WriteTxn<'a> {
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
         log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
+        let place = self.turn.state_mut().catalog.find_or_make(table, types)?;
+        self.change_at::<K>(place, table, types, change, log)
+    }
+
+    /// Changes the table at this place of the catalog.
+    fn change_at<K: Key + ?Sized>(
+        &mut self,
+        place: usize,
+        table: &str,
+        types: impl FnOnce() -> String,
+        change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
+        log: impl FnOnce(&mut Body, &Old),
+    ) -> Result<bool> {
         let state = self.turn.state_mut();
-        let place = state.catalog.find_or_make(table, types)?;
         let mut root = state.catalog.root(place);
         let changed = change(&mut state.pager, &mut root);
         // Also after an error: the pages that were made fresh on the way belong to the tree now.

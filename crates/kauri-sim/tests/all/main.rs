@@ -1,6 +1,7 @@
 //! The simulator, tried on itself: what a crash may leave, and whether planted bugs are found.
 
 mod canaries;
+mod copies;
 mod disks;
 mod model;
 #[cfg(feature = "planted")]

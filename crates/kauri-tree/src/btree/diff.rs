@@ -1,6 +1,6 @@
-//! Whether two versions of a tree agree: on a key, or on a range of keys.
+//! Whether two versions of a tree agree, on a key or on a range of keys; and on which rows they do not.
 //!
-//! Both versions are of one store, and the older is held by a snapshot while they are compared. So **a page that is in both is the
+//! Both versions are of one store, and are held while they are compared. So **a page that is in both is the
 //! same page, and everything below it is the same too**: the arena empties a frame only when no version of its page's life is
 //! held, and until then its number is not given to another page; and a page that a sealed version has does not change. Nothing else
 //! of it need be looked at. What two versions do not share is what was written between them, so comparing them costs that, and a
@@ -9,10 +9,11 @@
 //! The converse does not hold: rows that were written again as they were, or moved by a split or a merge, lie in other pages. There
 //! the rows themselves are compared.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::search::{child_index, get, row_index};
-use super::{Order, Root, topmost};
+use super::{Order, Root, Row, topmost};
 use crate::error::{Error, Fault, Result};
 use crate::node::{Node, Value};
 use crate::overflow::Reference;
@@ -38,7 +39,7 @@ pub(crate) fn is_same<O: Order>(pages: Access<'_>, old: Root, new: Root, key: &[
         let (left_node, right_node) = (left.node(pages)?, right.node(pages)?);
         let (left_level, right_level) = (left.level, right.level);
         if left_level == 0 && right_level == 0 {
-            return is_same_value(pages, row::<O>(left_node, key), row::<O>(right_node, key));
+            return is_same_value((pages, row::<O>(left_node, key)), (pages, row::<O>(right_node, key)));
         }
         if left_level >= right_level {
             left = Below::child(left_node, child_index::<O>(left_node, key));
@@ -62,50 +63,116 @@ pub(crate) fn first_difference<O: Order>(
     new: Root,
     range: Between<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    if old.page == new.page {
-        return Ok(None);
+    let differing = Differ::new((pages, old), (pages, new), range)?.next::<O>()?;
+    Ok(differing.map(|differing| differing.key()))
+}
+
+/// What two versions of a tree have not in common, in order.
+pub(crate) struct Differ<'a, 'k> {
+    left: Cursor<'a, 'k>,
+    right: Cursor<'a, 'k>,
+    until: Bound<&'k [u8]>,
+}
+
+/// A row that is in one of two versions, or in both with different values.
+pub(crate) struct Differing<'a> {
+    pub(crate) old: Option<Row<'a>>,
+    pub(crate) new: Option<Row<'a>>,
+}
+
+impl<'a> Differing<'a> {
+    /// Whether it is the same row after all, with the same value.
+    pub(crate) fn is_same(&self, old: Access<'a>, new: Access<'a>) -> Result<bool> {
+        let value = |row: Option<Row<'a>>| row.map(|row| row.node.value(row.index));
+        is_same_value((old, value(self.old)), (new, value(self.new)))
     }
-    // Invariant: the rows of the range before the one cursor are those before the other, with the same values.
-    let mut left = Cursor::new(pages, old, range.from)?;
-    let mut right = Cursor::new(pages, new, range.from)?;
-    let differing = loop {
-        match (left.place, right.place) {
-            (Place::Before(old), Place::Before(new)) if old.page == new.page => {
-                // The same rows follow, and of those the same are in the range.
-                left.pass();
-                right.pass();
-            }
-            (Place::Before(old), Place::Before(new)) => {
-                // A page has its level for ever: what is shared is met at the same level.
-                if old.level >= new.level {
-                    left.open::<O>(old)?;
+
+    /// Adds the key to some bytes.
+    pub(crate) fn key_into(&self, bytes: &mut Vec<u8>) {
+        if let Some(Row { node, index }) = self.old.or(self.new) {
+            node.key_into(index, bytes);
+        }
+    }
+
+    fn key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.key_into(&mut key);
+        key
+    }
+}
+
+impl<'a, 'k> Differ<'a, 'k> {
+    /// Compares two versions within a range, each by its own pages.
+    pub(crate) fn new(old: (Access<'a>, Root), new: (Access<'a>, Root), range: Between<'k>) -> Result<Self> {
+        let (mut left, mut right) = (Cursor::new(old.0, old.1, range.from)?, Cursor::new(new.0, new.1, range.from)?);
+        if old.1.page == new.1.page {
+            (left.place, right.place) = (Place::End, Place::End);
+        }
+        Ok(Self { left, right, until: range.until })
+    }
+
+    /// The next row that differs.
+    pub(crate) fn next<O: Order>(&mut self) -> Result<Option<Differing<'a>>> {
+        let differing = self.find::<O>()?;
+        if self.until != Bound::Unbounded
+            && differing.as_ref().is_some_and(|differing| is_past::<O>(self.until, &differing.key()))
+        {
+            return Ok(self.end());
+        }
+        Ok(differing)
+    }
+
+    /// Nothing that comes is in the range.
+    fn end(&mut self) -> Option<Differing<'a>> {
+        (self.left.place, self.right.place) = (Place::End, Place::End);
+        None
+    }
+
+    fn find<O: Order>(&mut self) -> Result<Option<Differing<'a>>> {
+        let (left, right) = (&mut self.left, &mut self.right);
+        // Invariant: of the rows before the one cursor and before the other, all that differ were told.
+        loop {
+            match (left.place, right.place) {
+                (Place::Before(old), Place::Before(new)) if old.page == new.page => {
+                    // The same rows follow, and of those the same are in the range.
+                    left.pass();
+                    right.pass();
                 }
-                if new.level >= old.level {
-                    right.open::<O>(new)?;
+                (Place::Before(old), Place::Before(new)) => {
+                    // A page has its level for ever: what is shared is met at the same level.
+                    if old.level >= new.level {
+                        left.open::<O>(old)?;
+                    }
+                    if new.level >= old.level {
+                        right.open::<O>(new)?;
+                    }
                 }
-            }
-            (Place::Before(old), _) => left.open::<O>(old)?,
-            (_, Place::Before(new)) => right.open::<O>(new)?,
-            (Place::At(old, index), Place::End) => break key(old, index),
-            (Place::End, Place::At(new, index)) => break key(new, index),
-            (Place::End, Place::End) => return Ok(None),
-            (Place::At(old, old_index), Place::At(new, new_index)) => {
-                if !is_same_key(old, old_index, new, new_index) {
-                    let (old_key, new_key) = (key(old, old_index), key(new, new_index));
-                    break if O::compare(&old_key, &new_key).is_lt() { old_key } else { new_key };
+                (Place::Before(old), _) => left.open::<O>(old)?,
+                (_, Place::Before(new)) => right.open::<O>(new)?,
+                (Place::End, Place::End) => return Ok(None),
+                (Place::At(..), Place::End) => return Ok(Some(Differing { old: left.take(), new: None })),
+                (Place::End, Place::At(..)) => return Ok(Some(Differing { old: None, new: right.take() })),
+                (Place::At(old, old_index), Place::At(new, new_index)) => {
+                    if !is_same_key(old, old_index, new, new_index) {
+                        let is_old_first = O::compare(&key(old, old_index), &key(new, new_index)).is_lt();
+                        return Ok(Some(match is_old_first {
+                            true => Differing { old: left.take(), new: None },
+                            false => Differing { old: None, new: right.take() },
+                        }));
+                    }
+                    if self.until != Bound::Unbounded && is_past::<O>(self.until, &key(old, old_index)) {
+                        return Ok(self.end());
+                    }
+                    let values = (old.value(old_index), new.value(new_index));
+                    let is_same = is_same_value((left.pages, Some(values.0)), (right.pages, Some(values.1)))?;
+                    let differing = Differing { old: left.take(), new: right.take() };
+                    if !is_same {
+                        return Ok(Some(differing));
+                    }
                 }
-                if range.until != Bound::Unbounded && is_past::<O>(range.until, &key(old, old_index)) {
-                    return Ok(None);
-                }
-                if !is_same_value(pages, Some(old.value(old_index)), Some(new.value(new_index)))? {
-                    break key(old, old_index);
-                }
-                left.step();
-                right.step();
             }
         }
-    };
-    Ok((!is_past::<O>(range.until, &differing)).then_some(differing))
+    }
 }
 
 fn key(leaf: Node<'_>, index: usize) -> Vec<u8> {
@@ -132,7 +199,11 @@ fn is_past<O: Order>(until: Bound<&[u8]>, key: &[u8]) -> bool {
     }
 }
 
-fn is_same_value(pages: Access<'_>, old: Option<Value<'_>>, new: Option<Value<'_>>) -> Result<bool> {
+/// Whether two values are the same, each read through its own pages.
+fn is_same_value<'a>(
+    (old_pages, old): (Access<'a>, Option<Value<'a>>),
+    (new_pages, new): (Access<'a>, Option<Value<'a>>),
+) -> Result<bool> {
     Ok(match (old, new) {
         (None, None) => true,
         (None, Some(_)) | (Some(_), None) => false,
@@ -142,7 +213,7 @@ fn is_same_value(pages: Access<'_>, old: Option<Value<'_>>, new: Option<Value<'_
         {
             false
         }
-        (Some(old), Some(new)) => resolve(pages, old)? == resolve(pages, new)?,
+        (Some(old), Some(new)) => resolve(old_pages, old)? == resolve(new_pages, new)?,
     })
 }
 
@@ -242,11 +313,11 @@ impl<'a, 'k> Cursor<'a, 'k> {
         }
     }
 
-    /// Goes behind the row.
-    fn step(&mut self) {
-        if let Place::At(leaf, index) = self.place {
-            self.go_to(leaf, index + 1);
-        }
+    /// The row behind the place, which moves behind it.
+    fn take(&mut self) -> Option<Row<'a>> {
+        let Place::At(node, index) = self.place else { return None };
+        self.go_to(node, index + 1);
+        Some(Row { node, index })
     }
 
     fn go_to(&mut self, leaf: Node<'a>, index: usize) {
@@ -255,4 +326,40 @@ impl<'a, 'k> Cursor<'a, 'k> {
             false => self.pass(),
         }
     }
+}
+
+/// The leaves that only one of two versions has, when nothing is known of the order of their keys.
+///
+/// Level by level, from the top: what both have on a level is the same, with everything below.
+pub(crate) fn unshared_leaves(old: (Access<'_>, Root), new: (Access<'_>, Root)) -> Result<[Vec<u32>; 2]> {
+    let top = |(pages, root): (Access<'_>, Root)| -> Result<Option<Below>> {
+        if root.page == 0 { Ok(None) } else { Below::root(pages, root).map(Some) }
+    };
+    let tops = [top(old)?, top(new)?];
+    let mut sides = [BTreeSet::new(), BTreeSet::new()];
+    for level in (0..=tops.iter().flatten().map(|top| top.level).max().unwrap_or(0)).rev() {
+        for (side, top) in sides.iter_mut().zip(tops) {
+            side.extend(top.filter(|top| top.level == level).map(|top| top.page));
+        }
+        let shared: Vec<u32> = sides[0].intersection(&sides[1]).copied().collect();
+        for page in shared {
+            sides.iter_mut().for_each(|side| _ = side.remove(&page));
+        }
+        if level > 0 {
+            for (side, (pages, _)) in sides.iter_mut().zip([old, new]) {
+                *side = children(pages, side, level)?;
+            }
+        }
+    }
+    Ok(sides.map(|side| side.into_iter().collect()))
+}
+
+/// The children of branches of a level.
+fn children(pages: Access<'_>, branches: &BTreeSet<u32>, level: u8) -> Result<BTreeSet<u32>> {
+    let mut below = BTreeSet::new();
+    for &page in branches {
+        let node = Below { page, level }.node(pages)?;
+        below.extend((0..node.count()).map(|index| node.child(index)));
+    }
+    Ok(below)
 }

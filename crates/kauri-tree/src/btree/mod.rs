@@ -16,7 +16,7 @@ mod way;
 use std::cmp::Ordering;
 
 pub(crate) use cut::{Cut, Edge, remove_range};
-pub(crate) use diff::{Between, first_difference, is_same};
+pub(crate) use diff::{Between, Differ, Differing, first_difference, is_same, unshared_leaves};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan};
@@ -97,6 +97,17 @@ impl<K: kauri_wire::Key + ?Sized> Order for Of<K> {
     #[inline]
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
         K::compare(left, right)
+    }
+}
+
+/// An order of which nothing is known: any keys may follow each other.
+pub(crate) struct Unknown;
+
+impl Order for Unknown {
+    const BYTEWISE: bool = false;
+
+    fn compare(_: &[u8], _: &[u8]) -> Ordering {
+        Ordering::Less
     }
 }
 

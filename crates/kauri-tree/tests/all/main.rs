@@ -5,6 +5,8 @@
 mod bounded;
 mod changes;
 mod checker;
+mod compacts;
+mod diffs;
 mod files;
 mod hermitage;
 mod histories;
@@ -13,6 +15,7 @@ mod model;
 #[cfg(unix)]
 mod processes;
 mod random;
+mod streams;
 mod tables;
 mod threads;
 mod watched;

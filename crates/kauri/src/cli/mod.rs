@@ -1,9 +1,10 @@
 //! Arguments in, output and an exit code out.
 //!
-//! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches), 2 the question was wrong (arguments, input).
+//! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches, a row is missing), 2 the question was wrong (arguments, input).
 
 mod demo;
 mod frame;
+mod store;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,7 +13,9 @@ use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "kauri", version, about = "A durable runtime in one binary and one directory")]
-#[command(after_help = "Exit codes: 0 as asked, 1 a check found something, 2 wrong arguments or input.")]
+#[command(
+    after_help = "Exit codes: 0 as asked, 1 a check found something or a row is missing, 2 wrong arguments or input."
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -24,6 +27,8 @@ enum Command {
     Demo(demo::Args),
     /// Read, write and check message, intent and run frames
     Frame(frame::Args),
+    /// Look into a store's file, change it, copy it, make it shorter
+    Store(store::Args),
 }
 
 /// Why a command did not do what was asked.
@@ -51,6 +56,7 @@ pub(crate) fn main() -> ExitCode {
     let done = match args.command {
         Command::Demo(args) => demo::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),
+        Command::Store(args) => store::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

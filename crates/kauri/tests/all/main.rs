@@ -4,6 +4,7 @@
 mod demo;
 mod frame;
 mod manners;
+mod store;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -1,0 +1,228 @@
+//! `kauri store`: a store's file for people and scripts.
+
+mod compare;
+mod form;
+mod rows;
+mod whole;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kauri::tree::disk::OsDisk;
+use kauri::tree::{Error, Options, Store};
+
+use super::Trouble;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Print JSON: one object, or one a line
+    #[arg(long, global = true)]
+    json: bool,
+    /// Read and print keys and values in hexadecimal, whatever their types
+    #[arg(long, global = true)]
+    hex: bool,
+}
+
+/// Which rows of a table.
+#[derive(clap::Args)]
+struct Range {
+    /// Only keys not less than this
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
+    /// Only keys less than this
+    #[arg(long, value_name = "KEY")]
+    until: Option<String>,
+    /// Only keys that begin with this (text, or hexadecimal with --hex)
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "until"])]
+    prefix: Option<String>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Say how long the file is, what is free in it, and what it holds
+    Stat {
+        /// The store's file
+        file: PathBuf,
+    },
+    /// List the tables with their types and how many rows they have
+    Tables {
+        /// The store's file
+        file: PathBuf,
+    },
+    /// Print the value of a key; exit code 1 if there is no such row
+    ///
+    /// Numbers are written as numbers, text and bytes as text in which \xNN is a byte and \\ a backslash.
+    Get {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        /// The key
+        key: String,
+    },
+    /// Print rows in order, a line for each: key, tab, value
+    Scan {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        #[command(flatten)]
+        range: Range,
+        /// At most so many
+        #[arg(long, value_name = "ROWS")]
+        limit: Option<u64>,
+        /// From the last row to the first
+        #[arg(long)]
+        reverse: bool,
+        /// Without values
+        #[arg(long)]
+        keys: bool,
+    },
+    /// Count rows; a range costs no more than a row
+    Count {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Write a row; a table that is missing is made, of bytes
+    Put {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        /// The key
+        key: String,
+        /// The value
+        value: String,
+        /// Make the store if there is none
+        #[arg(long)]
+        create: bool,
+    },
+    /// Remove a row; exit code 1 if there was none
+    Del {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        /// The key
+        key: String,
+    },
+    /// Write rows from standard input, all or none, in the form that `scan` prints
+    Load {
+        /// The store's file
+        file: PathBuf,
+        /// The table
+        table: String,
+        /// Make the store if there is none
+        #[arg(long)]
+        create: bool,
+    },
+    /// Look at every page; exit code 1 if one is damaged
+    Verify {
+        /// The store's file
+        file: PathBuf,
+    },
+    /// Print which rows of two stores differ: `+` only in the second, `-` only in the first; exit code 1 if any
+    Diff {
+        /// The first store's file
+        file: PathBuf,
+        /// The second store's file
+        other: PathBuf,
+    },
+    /// Copy a store, as it is at one moment, into a new file
+    Fork {
+        /// The store's file
+        file: PathBuf,
+        /// The new store's file
+        new: PathBuf,
+        /// The size of its pages
+        #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+        page_bytes: usize,
+    },
+    /// Write a store out as a stream that can be restored anywhere
+    Checkpoint {
+        /// The store's file
+        file: PathBuf,
+        /// Where the stream goes; `-` is standard output
+        #[arg(value_name = "STREAM|-")]
+        stream: PathBuf,
+    },
+    /// Make a store from a stream
+    Restore {
+        /// The new store's file
+        file: PathBuf,
+        /// Where the stream comes from; `-` is standard input
+        #[arg(value_name = "STREAM|-")]
+        stream: PathBuf,
+        /// The size of its pages
+        #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+        page_bytes: usize,
+    },
+    /// Make a store's file as short as it can be
+    Compact {
+        /// The store's file
+        file: PathBuf,
+    },
+}
+
+/// How things are printed.
+#[derive(Clone, Copy)]
+struct Manner {
+    json: bool,
+    hex: bool,
+}
+
+pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
+    let manner = Manner { json: args.json, hex: args.hex };
+    match args.command {
+        Command::Stat { file } => whole::stat(&file, manner, out),
+        Command::Tables { file } => whole::tables(&file, manner, out),
+        Command::Verify { file } => whole::verify(&file, manner, out),
+        Command::Fork { file, new, page_bytes } => whole::fork(&file, &new, page_bytes, manner, out),
+        Command::Checkpoint { file, stream } => whole::checkpoint(&file, &stream, manner, out),
+        Command::Restore { file, stream, page_bytes } => whole::restore(&file, &stream, page_bytes, manner, out),
+        Command::Compact { file } => whole::compact(&file, manner, out),
+        Command::Get { file, table, key } => rows::get(&file, &table, &key, manner, out),
+        Command::Scan { file, table, range, limit, reverse, keys } => {
+            rows::scan(&file, &table, &range, rows::Shown { limit, reverse, keys }, manner, out)
+        }
+        Command::Count { file, table, range } => rows::count(&file, &table, &range, manner, out),
+        Command::Put { file, table, key, value, create } => rows::put(&file, create, &table, &key, &value, manner),
+        Command::Del { file, table, key } => rows::del(&file, &table, &key, manner),
+        Command::Load { file, table, create } => rows::load(&file, create, &table, manner, out),
+        Command::Diff { file, other } => compare::diff(&file, &other, manner, out),
+    }
+}
+
+/// The folder and the name of a file.
+fn split(path: &Path) -> Result<(OsDisk, &str), Trouble> {
+    let wrong = |what: &dyn std::fmt::Display| Trouble::Wrong(format!("{}: {what}", path.display()));
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong(&"expected the path of a file"))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((OsDisk::new(folder).map_err(|error| wrong(&error))?, name))
+}
+
+/// What went wrong with a store.
+fn wrong(path: &Path, error: &Error) -> Trouble {
+    Trouble::Wrong(format!("{}: {error}", path.display()))
+}
+
+/// Opens a store to read it. Somebody else may be writing it.
+fn open_to_read(path: &Path) -> Result<Store, Trouble> {
+    let (disk, name) = split(path)?;
+    Options::new().read_only(true).open(&disk, name).map_err(|error| wrong(path, &error))
+}
+
+/// Opens a store to write it; one that is missing is made only if that was asked for.
+fn open_to_write(path: &Path, create: bool) -> Result<Store, Trouble> {
+    let (disk, name) = split(path)?;
+    if !create && !path.exists() {
+        return Err(Trouble::Wrong(format!("{}: there is no such file", path.display())));
+    }
+    Options::new().keeper(false).open(&disk, name).map_err(|error| wrong(path, &error))
+}

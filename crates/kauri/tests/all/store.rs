@@ -1,0 +1,185 @@
+use std::path::PathBuf;
+
+use kauri::tree::{Store, Table, Write};
+use kauri::wire::{Seq, TimerKey, Timestamp};
+
+use crate::{answer, kauri, refusal};
+
+const STOCK: Table<str, u64> = Table::new("stock");
+const SCORES: Table<i32, str> = Table::new("scores");
+const TIMERS: Table<TimerKey, ()> = Table::new("timers");
+
+/// A folder that is gone when the test is.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+
+    /// A store of typed tables.
+    fn filled(&self, name: &str) -> String {
+        let path = self.path(name);
+        let store = Store::open(&path).expect("a new store");
+        let mut txn = store.begin();
+        for (fruit, count) in [("apples", 12), ("apricots", 3), ("pears", 5)] {
+            txn.put(&STOCK, fruit, count).expect("room");
+        }
+        for (score, who) in [(-7, "Ann\tB"), (3, "Bob")] {
+            txn.put(&SCORES, score, who).expect("room");
+        }
+        for due in [30, 10] {
+            let key = TimerKey { due: Timestamp(due), seq: Seq(1) };
+            txn.put(&TIMERS, key, ()).expect("room");
+        }
+        txn.commit().expect("durable");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn store(args: &[&str]) -> String {
+    answer(&[&["store"], args].concat(), b"")
+}
+
+fn code(args: &[&str]) -> Option<i32> {
+    kauri(&[&["store"], args].concat(), b"").status.code()
+}
+
+#[test]
+fn typed_rows_are_read_as_people_write_them() {
+    let folder = Folder::new("store-read");
+    let file = &folder.filled("store");
+    assert_eq!(store(&["get", file, "stock", "apples"]), "12\n");
+    assert_eq!(store(&["get", file, "stock", "apples", "--json"]), "{\"key\":\"apples\",\"value\":\"12\"}\n");
+    assert_eq!(store(&["get", file, "stock", "6170706c6573", "--hex"]), "0c00000000000000\n");
+    assert_eq!(code(&["get", file, "stock", "plums"]), Some(1));
+    assert_eq!(store(&["scan", file, "scores"]), "-7\tAnn\\tB\n3\tBob\n");
+    assert_eq!(store(&["scan", file, "scores", "--reverse", "--limit", "1"]), "3\tBob\n");
+    assert_eq!(store(&["scan", file, "stock", "--prefix", "ap", "--keys"]), "apples\napricots\n");
+    assert_eq!(store(&["scan", file, "stock", "--from", "b", "--json"]), "{\"key\":\"pears\",\"value\":\"5\"}\n");
+    assert_eq!(store(&["count", file, "stock"]), "3\n");
+    assert_eq!(store(&["count", file, "stock", "--from", "apq", "--until", "q", "--json"]), "{\"rows\":2}\n");
+    assert_eq!(store(&["count", file, "timers"]), "2\n");
+    assert_eq!(store(&["scan", file, "timers"]).lines().count(), 2);
+    let tables = store(&["tables", file]);
+    assert_eq!(tables.lines().nth(1), Some("stock\t3\ttext to u64"));
+    assert_eq!(store(&["tables", file, "--json"]).lines().count(), 3);
+    assert!(store(&["stat", file]).contains("rows"));
+    let stat: serde_json::Value = serde_json::from_str(&store(&["stat", file, "--json"])).expect("JSON");
+    assert_eq!((&stat["tables"], &stat["rows"], &stat["page_bytes"]), (&3.into(), &7.into(), &4096.into()));
+}
+
+#[test]
+fn rows_are_written_and_removed() {
+    let folder = Folder::new("store-write");
+    let file = &folder.filled("store");
+    assert_eq!(store(&["put", file, "stock", "plums", "99"]), "");
+    assert_eq!(store(&["get", file, "stock", "plums"]), "99\n");
+    assert_eq!(store(&["del", file, "stock", "plums"]), "");
+    assert_eq!(code(&["del", file, "stock", "plums"]), Some(1));
+    assert_eq!(store(&["put", file, "new", "a\\x00b", "c"]), "");
+    assert_eq!(store(&["scan", file, "new"]), "a\\x00b\tc\n");
+    // What scan prints, load reads, in either form.
+    for form in [&[][..], &["--json"], &["--hex"], &["--hex", "--json"]] {
+        let rows = store(&[&["scan", file, "stock"], form].concat());
+        let copy = folder.path(&format!("copy{}", form.len() + rows.len()));
+        let made = answer(&[&["store", "load", "--create", &copy, "stock"], form].concat(), rows.as_bytes());
+        assert!(made.contains('3'), "{made}");
+        let expected = store(&["scan", file, "stock", "--keys", "--hex"]);
+        assert_eq!(store(&["scan", &copy, "stock", "--keys", "--hex"]), expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let folder = Folder::new("store-wrong");
+    let file = &folder.filled("store");
+    let missing = &folder.path("missing");
+    let cases: [(&[&str], &str); 9] = [
+        (&["stat", missing], "No such file"),
+        (&["put", missing, "a", "b", "c"], "there is no such file"),
+        (&["get", file, "nothing", "a"], "there is no table `nothing`"),
+        (&["put", file, "stock", "plums", "many"], "the value: expected a number (u64), found \"many\""),
+        (&["get", file, "scores", "3x"], "the key: expected a number (i32)"),
+        (&["get", file, "stock", "xyz", "--hex"], "not hexadecimal"),
+        (&["get", file, "timers", "a"], "in an order that only their type knows"),
+        (&["put", file, "timers", "a", ""], "in an order that only their type knows"),
+        (&["restore", file, "-"], "expected no file"),
+    ];
+    for (args, hint) in cases {
+        let line = refusal(&[&["store"], args].concat(), b"");
+        assert!(line.contains(hint), "{args:?}: {line}");
+    }
+    let line = refusal(&["store", "load", file, "stock"], b"plums\t1\nno tab\n");
+    assert!(line.contains("line 2: expected a key, a tab and a value"), "{line}");
+    assert_eq!(store(&["count", file, "stock"]), "3\n", "all or none");
+}
+
+#[test]
+fn stores_are_copied_compared_and_checked() {
+    let folder = Folder::new("store-copy");
+    let file = &folder.filled("store");
+    let (fork, stream, restored) = (&folder.path("fork"), &folder.path("stream"), &folder.path("restored"));
+    let content = store(&["fork", file, fork, "--page-bytes", "512"]);
+    assert_eq!(store(&["diff", file, fork]), "");
+    let told = store(&["checkpoint", file, stream]);
+    assert!(told.starts_with("3 tables, 7 rows, ") && told.ends_with(&content), "{told}");
+    assert_eq!(store(&["restore", restored, stream, "--page-bytes", "65536"]), "3 tables, 7 rows\n");
+    assert_eq!(store(&["diff", file, restored]), "");
+    // Through a pipe it is the same.
+    let piped = kauri(&["store", "checkpoint", file, "-"], b"").stdout;
+    assert_eq!(piped, std::fs::read(stream).expect("it was written"));
+    let again = folder.path("again");
+    assert_eq!(answer(&["store", "restore", &again, "-", "--json"], &piped), "{\"tables\":3,\"rows\":7}\n");
+    let cut = refusal(&["store", "restore", &folder.path("cut"), "-"], &piped[..piped.len() - 1]);
+    assert!(cut.contains("of the checkpoint stream: expected more of the stream"), "{cut}");
+    let names = std::fs::read_dir(&folder.0).expect("the folder").count();
+    assert_eq!(names, 5, "nothing is left of what was refused");
+
+    store(&["put", fork, "stock", "apples", "13"]);
+    store(&["del", fork, "scores", "3"]);
+    store(&["put", fork, "new", "a", "b"]);
+    let output = kauri(&["store", "diff", file, fork], b"");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let expected =
+        "+\tnew\t(bytes to bytes)\n+\tnew\ta\tb\n-\tscores\t3\tBob\n-\tstock\tapples\t12\n+\tstock\tapples\t13\n";
+    assert_eq!((output.status.code(), &*printed), (Some(1), expected));
+    assert_eq!(code(&["diff", file, fork, "--json"]), Some(1));
+}
+
+#[test]
+fn damage_is_found_and_files_are_made_shorter() {
+    let folder = Folder::new("store-verify");
+    let file = &folder.filled("store");
+    assert!(store(&["verify", file]).starts_with("sound: 3 tables, 7 rows in "));
+    assert!(store(&["verify", file, "--json"]).starts_with("{\"sound\":true,"));
+    let rows: String = (0..20_000).map(|number| format!("{number:06}\tvalue\n")).collect();
+    answer(&["store", "load", file, "many"], rows.as_bytes());
+    let told = store(&["compact", file, "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let length = std::fs::metadata(file).expect("the file").len();
+    assert!(told["bytes_after"].as_u64() <= told["bytes_before"].as_u64(), "{told}");
+    assert_eq!(told["bytes_after"].as_u64(), Some(length));
+    assert!(store(&["verify", file]).starts_with("sound: 4 tables, 20007 rows"));
+
+    let mut bytes = std::fs::read(file).expect("the file");
+    let at = bytes.len() - 4096 * 3 + 100;
+    bytes[at] ^= 1;
+    std::fs::write(file, bytes).expect("the file");
+    let output = kauri(&["store", "verify", file], b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("damaged: page "), "{output:?}");
+}
