@@ -65,6 +65,11 @@ pub enum Error {
         /// The table.
         table: Box<str>,
     },
+    /// A counter would be more, or less, than its type can say.
+    Overflow {
+        /// The table.
+        table: Box<str>,
+    },
     /// A change was made against a snapshot of another store than it is committed to.
     OtherStore,
     /// Rows were to come in ascending order, and this key is not greater than the one before.
@@ -152,6 +157,9 @@ impl fmt::Display for Error {
                     f,
                     "expected a sequence after the last row under a prefix of table `{table}`; that row has the greatest there is"
                 )
+            }
+            Self::Overflow { table } => {
+                write!(f, "expected a counter of table `{table}` that stays within its type's numbers")
             }
             Self::OtherStore => f.write_str("the change was made against a snapshot of another store"),
             Self::Unsorted => f.write_str("expected a key greater than that of the row before"),

@@ -56,6 +56,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Table<K, V> {
     }
 }
 
+impl<K: ?Sized, V: ?Sized> Clone for Table<K, V> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), types: PhantomData }
+    }
+}
+
 impl<K: ?Sized, V: ?Sized> std::fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Table({:?})", self.name)

@@ -2,11 +2,13 @@
 
 mod load;
 mod range;
+mod reserve;
 
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Old, Root};
 use crate::catalog::{Catalog, Types};
+use crate::cursor::{Cursor, Plain};
 use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::log::{Body, Mark};
@@ -109,6 +111,25 @@ impl<'a> WriteTxn<'a> {
     pub fn view(&self) -> View<'_> {
         let state = self.turn.state();
         View::new(&state.pager, &state.catalog)
+    }
+
+    /// A place among the rows of a table, before the first of them, to be read.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
+        Cursor::new(self, table)
+    }
+
+    /// A place among the rows of a table, before the first of them, where they can be changed.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor_mut<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+    ) -> Result<Cursor<&mut Self, K, V>> {
+        Cursor::new(self, table)
     }
 
     /// Makes the changes a version of the store, or, if nested, changes of the transaction around. In a file, it returns when they
@@ -264,6 +285,8 @@ impl Source for WriteTxn<'_> {
 
 impl Read for WriteTxn<'_> {}
 
+impl Plain for WriteTxn<'_> {}
+
 impl Write for WriteTxn<'_> {
     fn put<K: Key + ?Sized, V: Value + ?Sized>(
         &mut self,
@@ -278,6 +301,16 @@ impl Write for WriteTxn<'_> {
 
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         K::with_bytes(key, |key| self.remove_bytes::<K>(table.name(), Table::<K, V>::types, key))
+    }
+
+    fn reserve<K: Key + ?Sized>(
+        &mut self,
+        table: &Table<K, [u8]>,
+        key: K::Ref<'_>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        K::with_bytes(key, |key| self.reserve_bytes::<K>(table.name(), Table::<K, [u8]>::types, key, bytes, fill))
     }
 }
 

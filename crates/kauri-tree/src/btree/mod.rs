@@ -19,7 +19,7 @@ pub(crate) use cut::{Cut, Edge, remove_range};
 pub(crate) use diff::{Between, first_difference, is_same};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;
-pub(crate) use scan::{Row, Scan};
+pub(crate) use scan::{Row, Scan, Spot};
 pub(crate) use search::{count_between, get, rank};
 pub(crate) use verify::{Seen, verify};
 use way::Way;

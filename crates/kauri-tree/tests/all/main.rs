@@ -5,14 +5,17 @@
 mod bounded;
 mod changes;
 mod checker;
+mod cursors;
 mod files;
 mod hermitage;
 mod histories;
 mod keeper;
 mod model;
+mod places;
 #[cfg(unix)]
 mod processes;
 mod random;
 mod tables;
 mod threads;
+mod updates;
 mod watched;
