@@ -488,6 +488,22 @@ impl Write for Change<'_> {
         Ok(found)
     }
 
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64> {
+        let table = table.raw();
+        let mut rows = self.scan(&table)?.at_least(from);
+        rows = if let Some(until) = until { rows.below(until) } else { rows };
+        let keys: Vec<Vec<u8>> = rows.map(|key, _| key.to_vec()).collect::<Result<_>>()?;
+        for key in &keys {
+            self.stage(&table, key, None)?;
+        }
+        Ok(keys.len() as u64)
+    }
+
     fn reserve<K: Key + ?Sized>(
         &mut self,
         table: &Table<K, [u8]>,

@@ -62,7 +62,7 @@ pub struct Cursor<S, K: ?Sized, V: ?Sized> {
 
 /// Where a cursor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
+pub(crate) enum At {
     /// Before all rows.
     Start,
     /// On the row with its key.
@@ -298,13 +298,13 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Goes to an end.
-    fn leave(&mut self, end: At) {
+    pub(crate) fn leave(&mut self, end: At) {
         (self.at, self.spot) = (end, None);
         self.key.clear();
     }
 
     /// Goes to where a row with this key would be.
-    fn set_gap(&mut self, key: &[u8]) {
+    pub(crate) fn set_gap(&mut self, key: &[u8]) {
         (self.at, self.spot) = (At::Gap, None);
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -314,6 +314,14 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     pub(crate) fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
         self.set_gap(key);
         self.step(Side::Front)
+    }
+
+    pub(crate) fn table(&self) -> &Table<K, V> {
+        &self.table
+    }
+
+    pub(crate) fn source(&self) -> &S::Target {
+        &self.source
     }
 
     /// The bytes of the key that it is on.

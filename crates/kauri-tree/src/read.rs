@@ -133,6 +133,15 @@ pub trait Write: Read {
     /// If the table was made for other types, or the store is full or damaged.
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool>;
 
+    /// Removes all rows from one key up to another, in bytes, and tells how many there were.
+    #[doc(hidden)]
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64>;
+
     /// Writes a row of so many bytes, all zeros, which `fill` then changes where they lie. What was there before is replaced.
     ///
     /// Long values are made in their own pages and copied nowhere. A value that lies in a leaf with others is made beside it: copying so

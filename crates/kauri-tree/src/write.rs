@@ -6,10 +6,10 @@ mod reserve;
 
 use kauri_wire::Key;
 
-use crate::btree::{self, Of, Old, Root};
+use crate::btree::{self, Cut, Edge, Of, Old, Root};
 use crate::catalog::{Catalog, Types};
 use crate::cursor::{Cursor, Plain};
-use crate::durable::Durability;
+use crate::durable::{Durability, Pending};
 use crate::error::{Error, Result};
 use crate::log::{Body, Mark};
 use crate::node;
@@ -148,26 +148,23 @@ impl<'a> WriteTxn<'a> {
     /// As for `commit`.
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         // From here on there is nothing to roll back.
-        self.before = None;
+        let before = self.before.take();
         let (store, pending) = match &mut self.turn {
             Turn::Lent(state) => {
                 state.pager.merge();
                 return Ok(());
             }
             Turn::Taken(store, state) => {
-                let version = state.pager.commit();
-                match store.durable() {
-                    Some(durable) => (*store, durable.commit(state, version, durability)?),
-                    None => {
-                        store.arena().publish(version, state.catalog.clone());
-                        return Ok(());
-                    }
-                }
+                let before = before.expect("a transaction is committed once").catalog;
+                let commit = |state: &mut State| commit_state(store, state, durability);
+                (*store, store.watches().around(&before, state, commit)?)
             }
         };
         // The turn is given up before the wait.
         drop(self);
-        store.finish(pending)
+        let finished = store.finish(pending);
+        store.watches().deliver(store);
+        finished
     }
 
     /// Drops a table with all its rows, and tells whether there was one.
@@ -303,6 +300,18 @@ impl Write for WriteTxn<'_> {
         K::with_bytes(key, |key| self.remove_bytes::<K>(table.name(), Table::<K, V>::types, key))
     }
 
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64> {
+        if self.root(table.name(), Table::<K, V>::types)?.is_none() {
+            return Ok(0);
+        }
+        self.remove_cut(table, Cut { from: Some(Edge::Before(from)), until: until.map(Edge::Before) })
+    }
+
     fn reserve<K: Key + ?Sized>(
         &mut self,
         table: &Table<K, [u8]>,
@@ -312,6 +321,20 @@ impl Write for WriteTxn<'_> {
     ) -> Result<()> {
         K::with_bytes(key, |key| self.reserve_bytes::<K>(table.name(), Table::<K, [u8]>::types, key, bytes, fill))
     }
+}
+
+/// Makes a version of what the transaction did, and tells its number.
+fn commit_state(store: &Store, state: &mut State, durability: Durability) -> Result<(Pending, u64)> {
+    let version = state.pager.commit();
+    let number = version.version().number();
+    let pending = match store.durable() {
+        Some(durable) => durable.commit(state, version, durability)?,
+        None => {
+            store.arena().publish(version, state.catalog.clone());
+            Pending::default()
+        }
+    };
+    Ok((pending, number))
 }
 
 pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {

@@ -62,18 +62,39 @@ pub(crate) fn first_difference<O: Order>(
     new: Root,
     range: Between<'_>,
 ) -> Result<Option<Vec<u8>>> {
+    let mut first = None;
+    differences::<O>(pages, old, new, range, &mut |key, _| {
+        first = Some(key.to_vec());
+        Ok(false)
+    })?;
+    Ok(first)
+}
+
+/// Is shown a key, and what it has in the newer of two trees; tells whether it wants to see more.
+pub(crate) type See<'s> = dyn FnMut(&[u8], Option<Value<'_>>) -> Result<bool> + 's;
+
+/// Shows the keys in a range that do not have the same value in both trees, in order.
+pub(crate) fn differences<O: Order>(
+    pages: Access<'_>,
+    old: Root,
+    new: Root,
+    range: Between<'_>,
+    see: &mut See<'_>,
+) -> Result<()> {
     if old.page == new.page {
-        return Ok(None);
+        return Ok(());
     }
-    // Invariant: the rows of the range before the one cursor are those before the other, with the same values.
+    // Invariant: the rows of the range before the one cursor are those before the other, with the same values, but for those that
+    // were shown.
     let mut left = Cursor::new(pages, old, range.from)?;
     let mut right = Cursor::new(pages, new, range.from)?;
-    let differing = loop {
-        match (left.place, right.place) {
+    loop {
+        let which = match (left.place, right.place) {
             (Place::Before(old), Place::Before(new)) if old.page == new.page => {
                 // The same rows follow, and of those the same are in the range.
                 left.pass();
                 right.pass();
+                continue;
             }
             (Place::Before(old), Place::Before(new)) => {
                 // A page has its level for ever: what is shared is met at the same level.
@@ -83,29 +104,77 @@ pub(crate) fn first_difference<O: Order>(
                 if new.level >= old.level {
                     right.open::<O>(new)?;
                 }
+                continue;
             }
-            (Place::Before(old), _) => left.open::<O>(old)?,
-            (_, Place::Before(new)) => right.open::<O>(new)?,
-            (Place::At(old, index), Place::End) => break key(old, index),
-            (Place::End, Place::At(new, index)) => break key(new, index),
-            (Place::End, Place::End) => return Ok(None),
+            (Place::Before(old), _) => {
+                left.open::<O>(old)?;
+                continue;
+            }
+            (_, Place::Before(new)) => {
+                right.open::<O>(new)?;
+                continue;
+            }
+            (Place::End, Place::End) => return Ok(()),
+            (Place::At(..), Place::End) => Which::Old,
+            (Place::End, Place::At(..)) => Which::New,
             (Place::At(old, old_index), Place::At(new, new_index)) => {
-                if !is_same_key(old, old_index, new, new_index) {
-                    let (old_key, new_key) = (key(old, old_index), key(new, new_index));
-                    break if O::compare(&old_key, &new_key).is_lt() { old_key } else { new_key };
-                }
-                if range.until != Bound::Unbounded && is_past::<O>(range.until, &key(old, old_index)) {
-                    return Ok(None);
-                }
-                if !is_same_value(pages, Some(old.value(old_index)), Some(new.value(new_index)))? {
-                    break key(old, old_index);
-                }
-                left.step();
-                right.step();
+                Which::of::<O>((old, old_index), (new, new_index))
             }
+        };
+        if !show::<O>(pages, (left.place, right.place), which, range.until, see)? {
+            return Ok(());
         }
+        if which != Which::New {
+            left.step();
+        }
+        if which != Which::Old {
+            right.step();
+        }
+    }
+}
+
+/// In which of two trees a key comes next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Old,
+    New,
+    Both,
+}
+
+impl Which {
+    fn of<O: Order>(old: (Node<'_>, usize), new: (Node<'_>, usize)) -> Self {
+        if is_same_key(old.0, old.1, new.0, new.1) {
+            return Self::Both;
+        }
+        match O::compare(&key(old.0, old.1), &key(new.0, new.1)).is_lt() {
+            true => Self::Old,
+            false => Self::New,
+        }
+    }
+}
+
+/// Shows the key that comes next, unless it has the same value in both trees. Tells whether to go on.
+fn show<O: Order>(
+    pages: Access<'_>,
+    places: (Place<'_>, Place<'_>),
+    which: Which,
+    until: Bound<&[u8]>,
+    see: &mut See<'_>,
+) -> Result<bool> {
+    let (leaf, index, value) = match (places, which) {
+        ((Place::At(old, index), _), Which::Old) => (old, index, None),
+        ((_, Place::At(new, index)), Which::New) => (new, index, Some(new.value(index))),
+        ((Place::At(old, old_index), Place::At(new, index)), Which::Both) => {
+            let value = new.value(index);
+            if is_same_value(pages, Some(old.value(old_index)), Some(value))? {
+                return Ok(until == Bound::Unbounded || !is_past::<O>(until, &key(new, index)));
+            }
+            (new, index, Some(value))
+        }
+        _ => unreachable!("a key that comes next is in a leaf"),
     };
-    Ok((!is_past::<O>(range.until, &differing)).then_some(differing))
+    let key = key(leaf, index);
+    if is_past::<O>(until, &key) { Ok(false) } else { see(&key, value) }
 }
 
 fn key(leaf: Node<'_>, index: usize) -> Vec<u8> {

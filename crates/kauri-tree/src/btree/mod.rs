@@ -16,7 +16,7 @@ mod way;
 use std::cmp::Ordering;
 
 pub(crate) use cut::{Cut, Edge, remove_range};
-pub(crate) use diff::{Between, first_difference, is_same};
+pub(crate) use diff::{Between, See, differences, first_difference, is_same};
 pub(crate) use edit::{Old, put, remove, retire_all};
 pub(crate) use load::Loader;
 pub(crate) use scan::{Row, Scan, Spot};

@@ -11,11 +11,14 @@ mod hermitage;
 mod histories;
 mod keeper;
 mod model;
+mod multi;
 mod places;
 #[cfg(unix)]
 mod processes;
 mod random;
 mod tables;
 mod threads;
+mod ttl;
 mod updates;
 mod watched;
+mod watches;

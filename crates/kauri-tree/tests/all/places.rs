@@ -98,7 +98,8 @@ pub(crate) fn try_everywhere<S: Subject>(subject: &S, transactions: usize, seed:
     }
 }
 
-fn work<S: Subject>(
+/// Random changes in nested transactions, some of which vanish.
+pub(crate) fn work<S: Subject>(
     subject: &S,
     txn: &mut WriteTxn<'_>,
     model: &mut S::Model,
