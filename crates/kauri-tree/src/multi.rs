@@ -49,6 +49,7 @@ use crate::write::WriteTxn;
 /// assert_eq!(values.count()?, 2);
 /// assert_eq!(values.next()?, Some("green"));
 /// assert_eq!(values.next()?, Some("red"));
+/// drop(values);
 /// assert_eq!(txn.len(&TAGS)?, 3);
 /// assert_eq!(txn.remove_values(&TAGS, "apple")?, 2);
 /// # Ok::<(), kauri_tree::Error>(())
