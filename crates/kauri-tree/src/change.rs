@@ -392,6 +392,20 @@ impl Source for Change<'_> {
         self.observe_range(table, ..)?;
         self.root(table.name(), Table::<K, V>::types)
     }
+
+    fn value_bytes<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<Cow<'_, [u8]>>> {
+        match self.staged(table, key)? {
+            Some(staged) => Ok(staged.map(Cow::Borrowed)),
+            None => {
+                self.observe(table, key)?;
+                self.base.value_bytes(table, key)
+            }
+        }
+    }
 }
 
 /// What was staged, and else what the snapshot has: that is observed. Rows that are appended have no keys before the commit, and are
@@ -424,21 +438,6 @@ impl Source for Change<'_> {
 /// # Ok::<(), kauri_tree::Error>(())
 /// ```
 impl Read for Change<'_> {
-    fn get<K: Key + ?Sized, V: Value + ?Sized>(
-        &self,
-        table: &Table<K, V>,
-        key: K::Ref<'_>,
-    ) -> Result<Option<V::View<'_>>> {
-        match self.staged(table, key)? {
-            Some(Some(value)) => Ok(Some(V::decode(Cow::Borrowed(value))?)),
-            Some(None) => Ok(None),
-            None => {
-                self.observe(table, key)?;
-                self.base.get(table, key)
-            }
-        }
-    }
-
     fn contains<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         match self.staged(table, key)? {
             Some(value) => Ok(value.is_some()),
@@ -487,6 +486,40 @@ impl Write for Change<'_> {
             self.erase(table, key)?;
         }
         Ok(found)
+    }
+
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64> {
+        let table = table.raw();
+        let mut rows = self.scan(&table)?.at_least(from);
+        rows = if let Some(until) = until { rows.below(until) } else { rows };
+        let keys: Vec<Vec<u8>> = rows.map(|key, _| key.to_vec()).collect::<Result<_>>()?;
+        for key in &keys {
+            self.stage(&table, key, None)?;
+        }
+        Ok(keys.len() as u64)
+    }
+
+    fn reserve<K: Key + ?Sized>(
+        &mut self,
+        table: &Table<K, [u8]>,
+        key: K::Ref<'_>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        if bytes > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { most: VALUE_BYTES_MAX, found: bytes });
+        }
+        let mut value = vec![0; bytes].into_boxed_slice();
+        K::with_bytes(key, |key| {
+            check_key(key, self.base.page_bytes())?;
+            fill(&mut value);
+            self.stage(table, key, Some(value))
+        })
     }
 }
 

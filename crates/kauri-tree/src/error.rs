@@ -75,6 +75,11 @@ pub enum Error {
         /// The table.
         table: Box<str>,
     },
+    /// A counter would be more, or less, than its type can say.
+    Overflow {
+        /// The table.
+        table: Box<str>,
+    },
     /// A change was made against a snapshot of another store than it is committed to, or snapshots of two stores were compared.
     OtherStore,
     /// A checkpoint stream is damaged, cut, or not one.
@@ -233,6 +238,9 @@ impl fmt::Display for Error {
                     f,
                     "expected a sequence after the last row under a prefix of table `{table}`; that row has the greatest there is"
                 )
+            }
+            Self::Overflow { table } => {
+                write!(f, "expected a counter of table `{table}` that stays within its type's numbers")
             }
             Self::OtherStore => f.write_str("expected a snapshot of the same store, found one of another"),
             Self::Stream { at, fault } => write!(f, "byte {at} of the checkpoint stream: {fault}"),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use kauri_wire::Key;
 
-use crate::btree::{self, Between, Of, Root};
+use crate::btree::{self, Between, Of, Root, See};
 use crate::catalog::Types;
 use crate::error::{Error, Result};
 use crate::read::Access;
@@ -23,6 +23,7 @@ pub(crate) struct Kind {
     compare: fn(&[u8], &[u8]) -> Ordering,
     is_same: fn(Access<'_>, Root, Root, &[u8]) -> Result<bool>,
     first_difference: fn(Access<'_>, Root, Root, Between<'_>) -> Result<Option<Vec<u8>>>,
+    differences: fn(Access<'_>, Root, Root, Between<'_>, &mut See<'_>) -> Result<()>,
     put: fn(&mut WriteTxn<'_>, &str, Types, &[u8], &[u8]) -> Result<()>,
     remove: fn(&mut WriteTxn<'_>, &str, Types, &[u8]) -> Result<bool>,
     append: fn(&mut WriteTxn<'_>, &str, Types, &[u8], &[u8]) -> Result<u64>,
@@ -35,6 +36,7 @@ impl Kind {
             compare: K::compare,
             is_same: btree::is_same::<Of<K>>,
             first_difference: btree::first_difference::<Of<K>>,
+            differences: btree::differences::<Of<K>>,
             put: |txn, table, types, key, value| txn.put_bytes::<K>(table, types, key, value),
             remove: |txn, table, types, key| txn.remove_bytes::<K>(table, types, key),
             append: sequence::append::<K>,
@@ -76,6 +78,18 @@ impl Kind {
         range: Between<'_>,
     ) -> Result<Option<Vec<u8>>> {
         (self.first_difference)(pages, old, new, range)
+    }
+
+    /// Shows what a range of keys has in the new tree where that is not what it has in the old.
+    pub(crate) fn differences(
+        self,
+        pages: Access<'_>,
+        old: Root,
+        new: Root,
+        range: Between<'_>,
+        see: &mut See<'_>,
+    ) -> Result<()> {
+        (self.differences)(pages, old, new, range, see)
     }
 
     pub(crate) fn put(self, txn: &mut WriteTxn<'_>, table: &str, key: &[u8], value: &[u8]) -> Result<()> {

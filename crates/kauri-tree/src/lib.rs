@@ -25,6 +25,9 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
+//! Rows are seen one after the other through a [`Scan`], or from a place among them, a [`Cursor`]. In a [`MultiTable`] a key has several
+//! sorted values; the rows of a [`TtlTable`] expire. A [watch](Store::watch) tells what commits change.
+//!
 //! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
 //! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
 //! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
@@ -32,7 +35,8 @@
 //! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
 //! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), [`Snapshot`]
-//! and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`].
+//! and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`]; `multi`,
+//! `ttl` and `watch` stand on all of them.
 
 #![forbid(unsafe_code)]
 
@@ -47,6 +51,7 @@ mod checkpoint;
 mod compact;
 mod content;
 mod copies;
+mod cursor;
 mod diff;
 mod durable;
 mod error;
@@ -59,6 +64,7 @@ mod kind;
 mod log;
 mod merge;
 mod meta;
+mod multi;
 mod node;
 mod open;
 mod overflow;
@@ -73,9 +79,12 @@ mod store;
 mod stream;
 mod sync;
 mod table;
+mod ttl;
+mod update;
 mod validate;
 mod value;
 mod view;
+mod watch;
 mod write;
 
 pub use kauri_disk as disk;
@@ -83,9 +92,11 @@ pub use kauri_disk as disk;
 pub use change::{Change, Outcome};
 pub use compact::Compaction;
 pub use content::ContentHash;
+pub use cursor::{Cursor, Position};
 pub use diff::{Diff, Difference, TableChange, TableDiff};
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};
+pub use multi::{MultiTable, Pair, ReadMulti, Values, WriteMulti};
 pub use raw::RawTable;
 pub use read::{Read, Write};
 pub use scan::Scan;
@@ -94,8 +105,11 @@ pub use snapshot::Snapshot;
 pub use store::{Options, Report, Stat, Store};
 pub use stream::Checkpoint;
 pub use table::Table;
+pub use ttl::{LiveRows, ReadTtl, Swept, TtlTable, WriteTtl};
+pub use update::{AsValue, Compared, Counter};
 pub use value::Value;
 pub use view::View;
+pub use watch::{Notice, Watch, WatchQueue};
 pub use write::WriteTxn;
 
 #[cfg(feature = "planted")]

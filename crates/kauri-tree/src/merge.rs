@@ -110,12 +110,12 @@ impl<'c, K: Key + ?Sized, V: Value + ?Sized> Merge<'c, K, V> {
         }
     }
 
-    pub(crate) fn set_from(&mut self, key: K::Ref<'_>) {
-        self.from = Bound::Included(K::encode(key).into());
+    pub(crate) fn set_from(&mut self, key: &[u8]) {
+        self.from = Bound::Included(key.into());
     }
 
-    pub(crate) fn set_until(&mut self, key: K::Ref<'_>) {
-        self.until = Bound::Excluded(K::encode(key).into());
+    pub(crate) fn set_until(&mut self, key: &[u8]) {
+        self.until = Bound::Excluded(key.into());
     }
 
     /// How many rows are left. All of the range is looked at for that.

@@ -10,6 +10,7 @@
 //! several; each names the first page of the next, the last names page 0.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use kauri_arena::CHUNK_PAGES;
 
@@ -72,20 +73,49 @@ pub(crate) fn write(runs: &mut impl RunsMut, page_bytes: usize, value: &[u8]) ->
     let bytes =
         u32::try_from(value.len()).map_err(|_| Error::ValueTooLong { most: VALUE_BYTES_MAX, found: value.len() })?;
     // The last part first, so that each run can name the next.
-    let part_bytes = CHUNK_PAGES as usize * page_bytes - HEADER_BYTES;
+    let part_bytes = run_value_bytes_max(page_bytes);
     let mut next = 0;
     for part in value.chunks(part_bytes).rev() {
-        let pages = u32::try_from((part.len() + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
-        let (first, run) = runs.make_run(pages)?;
-        run[KIND_AT..HEADER_BYTES].fill(0);
-        run[KIND_AT] = KIND_OVERFLOW;
-        put(run, PAGES_AT, pages);
-        put(run, NEXT_AT, next);
-        put(run, BYTES_AT, u32::try_from(part.len()).expect("a part of a value of at most 4 GiB"));
-        run[HEADER_BYTES..HEADER_BYTES + part.len()].copy_from_slice(part);
+        let (first, bytes) = make_part(runs, page_bytes, part.len(), next)?;
+        bytes.copy_from_slice(part);
         next = first;
     }
     Ok(Reference { bytes, first: next })
+}
+
+/// A run for a part of a value: its first page, and where the part goes, whatever is there now.
+fn make_part(runs: &mut impl RunsMut, page_bytes: usize, bytes: usize, next: u32) -> Result<(u32, &mut [u8])> {
+    let pages = u32::try_from((bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
+    let (first, run) = runs.make_run(pages)?;
+    run[KIND_AT..HEADER_BYTES].fill(0);
+    run[KIND_AT] = KIND_OVERFLOW;
+    put(run, PAGES_AT, pages);
+    put(run, NEXT_AT, next);
+    put(run, BYTES_AT, u32::try_from(bytes).expect("a part of a value of at most 4 GiB"));
+    Ok((first, &mut run[HEADER_BYTES..HEADER_BYTES + bytes]))
+}
+
+/// The longest value that lies in one run.
+pub(crate) const fn run_value_bytes_max(page_bytes: usize) -> usize {
+    CHUNK_PAGES as usize * page_bytes - HEADER_BYTES
+}
+
+/// Writes a value that lies in one run: zeros, which `fill` changes. If that panics, the run is given up.
+pub(crate) fn fill(
+    runs: &mut impl RunsMut,
+    page_bytes: usize,
+    bytes: usize,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<Reference> {
+    assert!(bytes <= run_value_bytes_max(page_bytes), "a value of one run");
+    let (first, value) = make_part(runs, page_bytes, bytes, 0)?;
+    value.fill(0);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| fill(value))) {
+        let pages = u32::try_from((bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
+        runs.retire_run(Run { first, pages });
+        resume_unwind(panic);
+    }
+    Ok(Reference { bytes: u32::try_from(bytes).expect("a value of one run"), first })
 }
 
 fn put(run: &mut [u8], at: usize, number: u32) {
@@ -102,7 +132,7 @@ struct Part<'a> {
 /// The run that begins at a page, of a value of which so many bytes are left.
 fn part(runs: &impl Runs, page_bytes: usize, first: u32, left: usize) -> Result<Part<'_>> {
     let corrupt = |expected, found| Error::Corrupt { page: first, fault: Fault::new(expected, found) };
-    let part_bytes = left.min(CHUNK_PAGES as usize * page_bytes - HEADER_BYTES);
+    let part_bytes = left.min(run_value_bytes_max(page_bytes));
     let pages = u32::try_from((part_bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
     let run = Run { first, pages };
     let bytes = runs.run(run)?;

@@ -6,13 +6,14 @@ use kauri_wire::Key;
 
 use crate::btree::{self, Of, Pages, PagesMut, Root};
 use crate::catalog::Catalog;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::scan::Scan;
 use crate::snapshot::{Guarded, VersionPages};
 use crate::table::Table;
+use crate::update::{AsValue, Compared, Counter};
 use crate::value::Value;
 
 /// Whatever rows can be read from: a snapshot; a transaction with what it has changed so far; a change with what it staged, which
@@ -67,17 +68,7 @@ pub trait Read: Source {
         table: &Table<K, V>,
         key: K::Ref<'_>,
     ) -> Result<Option<V::View<'_>>> {
-        let Some(root) = self.table_root(table)? else { return Ok(None) };
-        if let Some(pages) = self.access().bounded() {
-            let copy = K::with_bytes(key, |key| get_copy::<Of<K>>(pages, root, key))?;
-            return copy.map(|value| V::decode(Cow::Owned(value))).transpose();
-        }
-        let found = K::with_bytes(key, |key| match self.access() {
-            Access::Version(pages) => btree::get::<Of<K>>(pages, root, key),
-            Access::Guarded(pages) => btree::get::<Of<K>>(pages, root, key),
-            Access::Turn(pages) => btree::get::<Of<K>>(pages, root, key),
-        })?;
-        found.map(|value| V::decode(resolve(self.access(), value)?)).transpose()
+        self.value_bytes(table, key)?.map(V::decode).transpose()
     }
 
     /// Whether there is a row with this key.
@@ -260,6 +251,154 @@ pub trait Write: Read {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool>;
+
+    /// Removes all rows from one key up to another, in bytes, and tells how many there were.
+    #[doc(hidden)]
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64>;
+
+    /// Writes a row of so many bytes, all zeros, which `fill` then changes where they lie. What was there before is replaced.
+    ///
+    /// Long values are made in their own pages and copied nowhere. A value that lies in a leaf with others is made beside it: copying so
+    /// little takes less time than finding its place twice.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const IMAGES: Table<str, [u8]> = Table::new("images");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.reserve(&IMAGES, "grey", 1 << 20, |image| image.fill(127))?;
+    /// assert_eq!(txn.get(&IMAGES, "grey")?.unwrap()[1 << 19], 127);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Panics
+    /// If `fill` does. Then nothing was written.
+    fn reserve<K: Key + ?Sized>(
+        &mut self,
+        table: &Table<K, [u8]>,
+        key: K::Ref<'_>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()>;
+
+    /// Replaces the value of a row if it is the one that is expected, byte for byte, and tells what it was compared with.
+    ///
+    /// ```
+    /// use kauri_tree::{Compared, Read, Store, Table, Write};
+    ///
+    /// const STATE: Table<str, str> = Table::new("state");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// assert_eq!(txn.replace_if(&STATE, "door", "closed", "open")?, Compared::Missing);
+    /// txn.put(&STATE, "door", "closed")?;
+    /// assert_eq!(txn.replace_if(&STATE, "door", "closed", "open")?, Compared::Matches);
+    /// assert_eq!(txn.replace_if(&STATE, "door", "closed", "open")?, Compared::Differs);
+    /// assert_eq!(txn.get(&STATE, "door")?.as_deref(), Some("open"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    fn replace_if<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        expected: V::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<Compared> {
+        let compared = match self.value_bytes(table, key)? {
+            None => Compared::Missing,
+            Some(found) if V::with_bytes(expected, |expected| *found == *expected) => Compared::Matches,
+            Some(_) => Compared::Differs,
+        };
+        if compared == Compared::Matches {
+            self.put(table, key, value)?;
+        }
+        Ok(compared)
+    }
+
+    /// Makes the value of a row from the one that it has, if it has one: `None` removes the row. Returns what was made. Values can
+    /// get as long as values can be.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const NOTES: Table<str, str> = Table::new("notes");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for word in ["plant", " a", " tree"] {
+    ///     txn.update(&NOTES, "today", |note| Some(note.map_or(String::new(), |note| note.into_owned()) + word))?;
+    /// }
+    /// assert_eq!(txn.get(&NOTES, "today")?.as_deref(), Some("plant a tree"));
+    /// txn.update(&NOTES, "today", |_| None::<String>)?;
+    /// assert_eq!(txn.get(&NOTES, "today")?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put), and if the value is not of the table's type.
+    fn update<K: Key + ?Sized, V: Value + ?Sized, N: AsValue<V>>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        make: impl FnOnce(Option<V::View<'_>>) -> Option<N>,
+    ) -> Result<Option<N>> {
+        let old = self.get(table, key)?;
+        let was_there = old.is_some();
+        let made = make(old);
+        match &made {
+            Some(value) => self.put(table, key, value.as_value())?,
+            None if was_there => {
+                self.remove(table, key)?;
+            }
+            None => {}
+        }
+        Ok(made)
+    }
+
+    /// Adds to a number, which is 0 if there is none, and tells what it is now.
+    ///
+    /// ```
+    /// use kauri_tree::{Error, Store, Table, Write};
+    ///
+    /// const VISITS: Table<str, u64> = Table::new("visits");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// assert_eq!(txn.add(&VISITS, "ann", 3)?, 3);
+    /// assert_eq!(txn.add(&VISITS, "ann", 4)?, 7);
+    /// assert_eq!(txn.subtract(&VISITS, "ann", 2)?, 5);
+    /// assert!(matches!(txn.subtract(&VISITS, "ann", 6), Err(Error::Overflow { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] if the type has no such number: then nothing is written. Else as for [`put`](Self::put).
+    fn add<K: Key + ?Sized, N: Counter>(&mut self, table: &Table<K, N>, key: K::Ref<'_>, more: N) -> Result<N> {
+        let old = self.get(table, key)?.unwrap_or_default();
+        let sum = old.checked_add(more).ok_or_else(|| Error::Overflow { table: table.name().into() })?;
+        self.put(table, key, sum)?;
+        Ok(sum)
+    }
+
+    /// Subtracts from a number, which is 0 if there is none, and tells what it is now.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    fn subtract<K: Key + ?Sized, N: Counter>(&mut self, table: &Table<K, N>, key: K::Ref<'_>, less: N) -> Result<N> {
+        let old = self.get(table, key)?.unwrap_or_default();
+        let rest = old.checked_sub(less).ok_or_else(|| Error::Overflow { table: table.name().into() })?;
+        self.put(table, key, rest)?;
+        Ok(rest)
+    }
 }
 
 /// Where pages and roots come from. Sealed: only this crate has sources.
@@ -278,6 +417,26 @@ pub trait Source {
     #[expect(private_interfaces, reason = "a sealed trait's own business")]
     fn table_root<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Option<Root>> {
         self.root(table.name(), Table::<K, V>::types)
+    }
+
+    /// The bytes of a key's value.
+    #[doc(hidden)]
+    #[inline]
+    fn value_bytes<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+    ) -> Result<Option<Cow<'_, [u8]>>> {
+        let Some(root) = self.table_root(table)? else { return Ok(None) };
+        if let Some(pages) = self.access().bounded() {
+            return Ok(K::with_bytes(key, |key| get_copy::<Of<K>>(pages, root, key))?.map(Cow::Owned));
+        }
+        let found = K::with_bytes(key, |key| match self.access() {
+            Access::Version(pages) => btree::get::<Of<K>>(pages, root, key),
+            Access::Guarded(pages) => btree::get::<Of<K>>(pages, root, key),
+            Access::Turn(pages) => btree::get::<Of<K>>(pages, root, key),
+        })?;
+        found.map(|value| resolve(self.access(), value)).transpose()
     }
 }
 
@@ -307,6 +466,14 @@ impl<'a> Access<'a> {
             Self::Version(pages) if pages.is_bounded() => Some(pages),
             _ => None,
         }
+    }
+}
+
+/// Lends pages for one operation: also those that come and go.
+pub(crate) fn with_pages<T>(access: Access<'_>, use_pages: impl FnOnce(Access<'_>) -> T) -> T {
+    match access.bounded() {
+        Some(pages) => use_pages(Access::Guarded(&pages.operation())),
+        None => use_pages(access),
     }
 }
 

@@ -107,12 +107,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     #[must_use]
-    pub fn from(mut self, key: K::Ref<'_>) -> Self {
-        if let Some(merged) = &mut self.merged {
-            merged.set_from(key);
-        }
-        self.from = K::with_bytes(key, Bound::new);
-        self
+    pub fn from(self, key: K::Ref<'_>) -> Self {
+        K::with_bytes(key, |key| self.at_least(key))
     }
 
     /// Only rows whose key is less than this.
@@ -130,11 +126,25 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     #[must_use]
-    pub fn until(mut self, key: K::Ref<'_>) -> Self {
+    pub fn until(self, key: K::Ref<'_>) -> Self {
+        K::with_bytes(key, |key| self.below(key))
+    }
+
+    #[inline]
+    pub(crate) fn at_least(mut self, key: &[u8]) -> Self {
+        if let Some(merged) = &mut self.merged {
+            merged.set_from(key);
+        }
+        self.from = Bound::new(key);
+        self
+    }
+
+    #[inline]
+    pub(crate) fn below(mut self, key: &[u8]) -> Self {
         if let Some(merged) = &mut self.merged {
             merged.set_until(key);
         }
-        self.until = K::with_bytes(key, Bound::new);
+        self.until = Bound::new(key);
         self
     }
 

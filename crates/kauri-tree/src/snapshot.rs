@@ -1,14 +1,18 @@
 //! One version of a store, to be read.
 
 use kauri_arena::{Operation, Reader};
+use kauri_wire::Key;
 
 use crate::btree::{Pages, Root};
 use crate::catalog::Catalog;
+use crate::cursor::{Cursor, Plain};
 use crate::error::{Error, Fault, Result};
 use crate::overflow::Runs;
 use crate::pager::Run;
 use crate::read::{Access, Read, Source};
 use crate::store::Store;
+use crate::table::Table;
+use crate::value::Value;
 
 /// One version of a store, as it was when the snapshot was taken; later commits do not change it.
 ///
@@ -85,6 +89,14 @@ impl<'a> Snapshot<'a> {
 
     pub(crate) fn page_bytes(&self) -> usize {
         self.pages.page_bytes()
+    }
+
+    /// A place among the rows of a table, before the first of them.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
+        Cursor::new(self, table)
     }
 
     /// The names of the tables, in order.
@@ -211,3 +223,5 @@ impl Source for Snapshot<'_> {
 }
 
 impl Read for Snapshot<'_> {}
+
+impl Plain for Snapshot<'_> {}

@@ -26,6 +26,7 @@ use crate::pager::Pager;
 use crate::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::table;
+use crate::watch::Watches;
 use crate::write::WriteTxn;
 
 /// Whoever holds it has the writer's turn. Waiting is in line: a turn that was waited for too long goes to the one who waits, not
@@ -277,6 +278,7 @@ struct Shared {
     keeper: Option<Keeper>,
     /// Changes that wait to be committed.
     queue: Queue,
+    watches: Arc<Watches>,
 }
 
 /// What handles and the keeper share.
@@ -405,7 +407,7 @@ impl Store {
     fn new(state: State, arena: Arc<Arena<Catalog>>, durable: Option<Durable>, keeper: bool) -> Self {
         let inner = Arc::new(Inner { state: parking_lot::Mutex::new(state), durable });
         let keeper = keeper.then(Keeper::default);
-        Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default() }) }
+        Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default(), watches: Arc::default() }) }
     }
 
     /// Writes everything that was committed to its pages, and empties the log. Others can write meanwhile. This happens by itself
@@ -601,6 +603,10 @@ impl Store {
 
     pub(crate) fn queue(&self) -> &Queue {
         &self.shared.queue
+    }
+
+    pub(crate) fn watches(&self) -> &Arc<Watches> {
+        &self.shared.watches
     }
 
     /// Returns when everything that was committed so far can be seen.

@@ -1,9 +1,10 @@
 //! Tables: named, typed maps in a store.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use kauri_wire::Key;
+use kauri_wire::{Key, WireError};
 
 use crate::value::Value;
 
@@ -84,6 +85,54 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Table<K, V> {
     pub(crate) fn types() -> String {
         let order = if K::BYTEWISE { "" } else { OWN_ORDER };
         format!("{} to {}{order}", K::name(), V::name())
+    }
+
+    /// The same table, whose keys are bytes here.
+    pub(crate) fn raw(&self) -> Table<Raw<K>, V> {
+        Table { name: self.name.clone(), types: PhantomData }
+    }
+}
+
+/// The least bytes that are greater than everything that begins with these; `None` if nothing is.
+pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut behind = prefix[..=last].to_vec();
+    behind[last] += 1;
+    Some(behind)
+}
+
+/// The bytes of keys of another type, in their order and under their name.
+pub(crate) struct Raw<K: ?Sized>(PhantomData<K>);
+
+impl<K: Key + ?Sized> Key for Raw<K> {
+    type Ref<'a> = &'a [u8];
+    type View<'a> = &'a [u8];
+    const BYTEWISE: bool = K::BYTEWISE;
+
+    fn name() -> Cow<'static, str> {
+        K::name()
+    }
+
+    fn encode_into(key: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(key);
+    }
+
+    fn with_bytes<T>(key: &[u8], use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(key)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<&[u8], WireError> {
+        Ok(bytes)
+    }
+
+    fn compare(left: &[u8], right: &[u8]) -> Ordering {
+        K::compare(left, right)
+    }
+}
+
+impl<K: ?Sized, V: ?Sized> Clone for Table<K, V> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), types: PhantomData }
     }
 }
 

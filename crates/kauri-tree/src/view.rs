@@ -1,10 +1,15 @@
 //! What a transaction has so far, for many threads to read.
 
+use kauri_wire::Key;
+
 use crate::btree::Root;
 use crate::catalog::Catalog;
+use crate::cursor::{Cursor, Plain};
 use crate::error::Result;
 use crate::pager::Pager;
 use crate::read::{Access, Read, Source};
+use crate::table::Table;
+use crate::value::Value;
 
 /// The rows of a transaction that is not committed, as they are while it is borrowed: it can be given to any number of threads.
 ///
@@ -45,6 +50,14 @@ impl<'txn> View<'txn> {
     pub(crate) const fn new(pages: &'txn Pager<Catalog>, catalog: &'txn Catalog) -> Self {
         Self { pages, catalog }
     }
+
+    /// A place among the rows of a table, before the first of them.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
+        Cursor::new(self, table)
+    }
 }
 
 impl Source for View<'_> {
@@ -60,6 +73,8 @@ impl Source for View<'_> {
 }
 
 impl Read for View<'_> {}
+
+impl Plain for View<'_> {}
 
 /// Threads share a view, whatever the transaction is made of.
 const _: () = {

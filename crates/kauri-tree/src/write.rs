@@ -4,14 +4,16 @@ mod load;
 mod range;
 mod raw;
 mod relocate;
+mod reserve;
 
 pub(crate) use raw::RawLoader;
 
 use kauri_wire::Key;
 
-use crate::btree::{self, Of, Old, Root};
+use crate::btree::{self, Cut, Edge, Of, Old, Root};
 use crate::catalog::{Catalog, Types};
-use crate::durable::Durability;
+use crate::cursor::{Cursor, Plain};
+use crate::durable::{Durability, Pending};
 use crate::error::{Error, Result};
 use crate::log::{Body, Mark};
 use crate::node;
@@ -128,6 +130,25 @@ impl<'a> WriteTxn<'a> {
         View::new(&state.pager, &state.catalog)
     }
 
+    /// A place among the rows of a table, before the first of them, to be read.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
+        Cursor::new(self, table)
+    }
+
+    /// A place among the rows of a table, before the first of them, where they can be changed.
+    ///
+    /// # Errors
+    /// If the table was made for other types.
+    pub fn cursor_mut<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+    ) -> Result<Cursor<&mut Self, K, V>> {
+        Cursor::new(self, table)
+    }
+
     /// Makes the changes a version of the store, or, if nested, changes of the transaction around. In a file, it returns when they
     /// are durable; others can begin meanwhile.
     ///
@@ -170,26 +191,23 @@ impl<'a> WriteTxn<'a> {
     /// ```
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         // From here on there is nothing to roll back.
-        self.before = None;
+        let before = self.before.take();
         let (store, pending) = match &mut self.turn {
             Turn::Lent(state) => {
                 state.pager.merge();
                 return Ok(());
             }
             Turn::Taken(store, state) => {
-                let version = state.pager.commit();
-                match store.durable() {
-                    Some(durable) => (*store, durable.commit(state, version, durability)?),
-                    None => {
-                        store.arena().publish(version, state.catalog.clone());
-                        return Ok(());
-                    }
-                }
+                let before = before.expect("a transaction is committed once").catalog;
+                let commit = |state: &mut State| commit_state(store, state, durability);
+                (*store, store.watches().around(&before, state, commit)?)
             }
         };
         // The turn is given up before the wait.
         drop(self);
-        store.finish(pending)
+        let finished = store.finish(pending);
+        store.watches().deliver(store);
+        finished
     }
 
     /// Drops a table with all its rows, and tells whether there was one.
@@ -335,6 +353,8 @@ impl Source for WriteTxn<'_> {
 
 impl Read for WriteTxn<'_> {}
 
+impl Plain for WriteTxn<'_> {}
+
 impl Write for WriteTxn<'_> {
     fn put<K: Key + ?Sized, V: Value + ?Sized>(
         &mut self,
@@ -350,6 +370,42 @@ impl Write for WriteTxn<'_> {
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         K::with_bytes(key, |key| self.remove_bytes::<K>(table.name(), Table::<K, V>::types, key))
     }
+
+    fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        from: &[u8],
+        until: Option<&[u8]>,
+    ) -> Result<u64> {
+        if self.root(table.name(), Table::<K, V>::types)?.is_none() {
+            return Ok(0);
+        }
+        self.remove_cut(table, Cut { from: Some(Edge::Before(from)), until: until.map(Edge::Before) })
+    }
+
+    fn reserve<K: Key + ?Sized>(
+        &mut self,
+        table: &Table<K, [u8]>,
+        key: K::Ref<'_>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        K::with_bytes(key, |key| self.reserve_bytes::<K>(table.name(), Table::<K, [u8]>::types, key, bytes, fill))
+    }
+}
+
+/// Makes a version of what the transaction did, and tells its number.
+fn commit_state(store: &Store, state: &mut State, durability: Durability) -> Result<(Pending, u64)> {
+    let version = state.pager.commit();
+    let number = version.version().number();
+    let pending = match store.durable() {
+        Some(durable) => durable.commit(state, version, durability)?,
+        None => {
+            store.arena().publish(version, state.catalog.clone());
+            Pending::default()
+        }
+    };
+    Ok((pending, number))
 }
 
 pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {

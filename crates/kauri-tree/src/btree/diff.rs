@@ -67,6 +67,27 @@ pub(crate) fn first_difference<O: Order>(
     Ok(differing.map(|differing| differing.key()))
 }
 
+/// Is shown a key, and what it has in the newer of two trees; tells whether it wants to see more.
+pub(crate) type See<'s> = dyn FnMut(&[u8], Option<Value<'_>>) -> Result<bool> + 's;
+
+/// Shows the keys in a range that do not have the same value in both trees, in order.
+pub(crate) fn differences<O: Order>(
+    pages: Access<'_>,
+    old: Root,
+    new: Root,
+    range: Between<'_>,
+    see: &mut See<'_>,
+) -> Result<()> {
+    let mut differ = Differ::new((pages, old), (pages, new), range)?;
+    while let Some(differing) = differ.next::<O>()? {
+        let value = differing.new.map(|row| row.node.value(row.index));
+        if !see(&differing.key(), value)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// What two versions of a tree have not in common, in order.
 pub(crate) struct Differ<'a, 'k> {
     left: Cursor<'a, 'k>,

@@ -17,6 +17,13 @@ pub(crate) struct Scan<'a> {
     index: usize,
 }
 
+/// A place without the pages that it is in: those may be borrowed again meanwhile, if they are not changed.
+pub(crate) struct Spot {
+    way: Way,
+    page: u32,
+    index: usize,
+}
+
 /// A row that was found: the leaf, and which of its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
@@ -28,6 +35,23 @@ impl<'a> Scan<'a> {
     /// Nowhere yet.
     pub(crate) const fn new(pages: Access<'a>) -> Self {
         Self { pages, way: Way::new(), leaf: None, page: 0, index: 0 }
+    }
+
+    /// At a place where another was.
+    pub(crate) fn resume(pages: Access<'a>, spot: Spot) -> Result<Self> {
+        let Spot { way, page, index } = spot;
+        let leaf = if page == 0 { None } else { Some(Node::new(pages.page(page)?)) };
+        Ok(Self { pages, way, leaf, page, index })
+    }
+
+    /// The place, for later.
+    pub(crate) fn rest(self) -> Spot {
+        Spot { way: self.way, page: self.page, index: self.index }
+    }
+
+    /// Goes back before the row that [`next`](Self::next) gave.
+    pub(crate) fn unstep(&mut self) {
+        self.index -= 1;
     }
 
     /// Before the first row.
@@ -219,6 +243,17 @@ impl<'a> Scan<'a> {
         }
         (self.leaf, self.page) = (None, 0);
         Ok(false)
+    }
+}
+
+impl Spot {
+    /// The row behind the place, if it is in the same leaf.
+    pub(crate) fn row<'a>(&self, pages: Access<'a>) -> Result<Option<Row<'a>>> {
+        if self.page == 0 {
+            return Ok(None);
+        }
+        let node = Node::new(pages.page(self.page)?);
+        Ok((self.index < node.count()).then_some(Row { node, index: self.index }))
     }
 }
 

@@ -62,9 +62,18 @@ impl WriteTxn<'_> {
             Bound::Excluded(key) => Some(Edge::Before(key)),
             Bound::Unbounded => None,
         };
+        self.remove_cut(table, Cut { from, until })
+    }
+
+    /// Removes the rows of a range of a table that is there.
+    pub(super) fn remove_cut<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        cut: Cut<'_>,
+    ) -> Result<u64> {
         // What is nested vanishes as a whole.
         let mut nest = self.nest();
-        let removed = nest.cut(table, Cut { from, until })?;
+        let removed = nest.cut(table, cut)?;
         nest.commit()?;
         Ok(removed)
     }

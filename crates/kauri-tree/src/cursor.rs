@@ -1,0 +1,484 @@
+//! A place among the rows of a table, from which one can go either way, and where rows can be changed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use kauri_wire::Key;
+
+use crate::btree::{self, Of, Root, Spot};
+use crate::copies::Side;
+use crate::error::Result;
+use crate::read::{Access, Source, resolve, with_pages};
+use crate::table::Table;
+use crate::value::Value;
+use crate::write::WriteTxn;
+
+/// Whatever has its rows in pages and nowhere else, so that a cursor can stand among them: a snapshot, a transaction, a view of one.
+pub trait Plain: Source {}
+
+/// A place among the rows of a table: on one of them, between two, or at either end.
+///
+/// It begins before the first row. A move that finds no row leaves it at the end that it came to, and the move back works from
+/// there. [`WriteTxn::cursor_mut`] makes one that changes rows too, [`Snapshot::cursor`](crate::Snapshot::cursor),
+/// [`View::cursor`](crate::View::cursor) and [`WriteTxn::cursor`] one that reads. To see many rows one after the other,
+/// a [`Scan`](crate::Scan) is faster.
+///
+/// ```
+/// use kauri_tree::{Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// for (fruit, count) in [("apple", 12), ("banana", 0), ("cherry", 0), ("date", 7)] {
+///     txn.put(&STOCK, fruit, count)?;
+/// }
+/// let mut cursor = txn.cursor_mut(&STOCK)?;
+/// cursor.next()?;
+/// while let Some((_, count)) = cursor.current()? {
+///     if count == 0 {
+///         cursor.remove()?; // it is on the next row now
+///     } else {
+///         cursor.put(count + 1)?;
+///         cursor.next()?;
+///     }
+/// }
+/// assert_eq!(cursor.next()?, None);
+/// assert_eq!(cursor.previous()?, Some(("date", 8)));
+/// assert_eq!(cursor.previous()?, Some(("apple", 13)));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+pub struct Cursor<S, K: ?Sized, V: ?Sized> {
+    source: S,
+    table: Table<K, V>,
+    root: Root,
+    at: At,
+    /// Of the row that it is on, or where such a row would be.
+    key: Vec<u8>,
+    /// Before the row that it is on, or between rows; not known after rows were changed.
+    spot: Option<Spot>,
+}
+
+/// Where a cursor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum At {
+    /// Before all rows.
+    Start,
+    /// On the row with its key.
+    Row,
+    /// Where a row with its key would be.
+    Gap,
+    /// Behind all rows.
+    End,
+}
+
+/// Where a cursor was, without the rows: it can be [kept](Cursor::position) while others commit, and
+/// [returned to](Cursor::resume) in a later snapshot or transaction.
+pub struct Position<K: ?Sized> {
+    at: At,
+    key: Box<[u8]>,
+    keys: PhantomData<fn(&K)>,
+}
+
+impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V> {
+    pub(crate) fn new(source: S, table: &Table<K, V>) -> Result<Self> {
+        let root = source.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        Ok(Self { source, table: table.clone(), root, at: At::Start, key: Vec::new(), spot: None })
+    }
+
+    /// Goes to the first row.
+    ///
+    /// # Errors
+    /// If the store is damaged, or the row is not of the table's types.
+    pub fn first(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        self.leave(At::Start);
+        self.next()
+    }
+
+    /// Goes to the last row.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn last(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        self.leave(At::End);
+        self.previous()
+    }
+
+    /// Goes to the next row; behind all of them if there is none.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the cursor, which no Iterator allows")]
+    pub fn next(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        self.step(Side::Front)?;
+        self.current()
+    }
+
+    /// Goes to the row before; before all of them if there is none.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn previous(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        self.step(Side::Back)?;
+        self.current()
+    }
+
+    /// As [`next`](Self::next), without looking at the value.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, [u8]> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apple", &[7; 1 << 20])?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// assert_eq!(cursor.next_key()?, Some("apple"));
+    /// assert_eq!(cursor.next_key()?, None);
+    /// assert_eq!(cursor.previous_key()?, Some("apple"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn next_key(&mut self) -> Result<Option<K::View<'_>>> {
+        self.step(Side::Front)?;
+        self.key()
+    }
+
+    /// As [`previous`](Self::previous), without looking at the value.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn previous_key(&mut self) -> Result<Option<K::View<'_>>> {
+        self.step(Side::Back)?;
+        self.key()
+    }
+
+    /// Goes to the first row whose key is not less; behind all of them if there is none.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apple", 12)?;
+    /// txn.put(&STOCK, "cherry", 40)?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// assert_eq!(cursor.seek("b")?, Some(("cherry", 40)));
+    /// assert_eq!(cursor.seek_exact("b")?, None); // between the two
+    /// assert_eq!(cursor.previous()?, Some(("apple", 12)));
+    /// assert_eq!(cursor.seek_prefix(b"che")?, Some(("cherry", 40)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn seek(&mut self, key: K::Ref<'_>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        K::with_bytes(key, |key| self.seek_bytes(key))?;
+        self.current()
+    }
+
+    /// Goes to the row with this key; to where it would be if there is none.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn seek_exact(&mut self, key: K::Ref<'_>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        K::with_bytes(key, |key| {
+            self.seek_bytes(key)?;
+            if self.at != At::Row || self.key != key {
+                self.set_gap(key);
+            }
+            Ok::<_, crate::Error>(())
+        })?;
+        self.current()
+    }
+
+    /// Goes to the first row whose key begins with these bytes; to where it would be if there is none. Only keys in the order of
+    /// their bytes have such rows beside each other; for others it does not compile.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        const { assert!(K::BYTEWISE, "rows with a prefix lie together only where keys are in the order of their bytes") };
+        self.seek_bytes(prefix)?;
+        if !self.is_under(prefix) {
+            self.set_gap(prefix);
+        }
+        self.current()
+    }
+
+    /// Whether it is on a row whose key begins with these bytes.
+    #[must_use]
+    pub fn is_under(&self, prefix: &[u8]) -> bool {
+        self.key_bytes().is_some_and(|key| key.starts_with(prefix))
+    }
+
+    /// The row that it is on, if it is on one.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn current(&self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
+        let Some(key) = self.key()? else { return Ok(None) };
+        Ok(Some((key, V::decode(self.value_bytes()?)?)))
+    }
+
+    /// The key of the row that it is on, if it is on one.
+    ///
+    /// # Errors
+    /// If the key is not of the table's type.
+    pub fn key(&self) -> Result<Option<K::View<'_>>> {
+        Ok(self.key_bytes().map(K::decode).transpose()?)
+    }
+
+    /// Where it is, to be kept.
+    #[must_use]
+    pub fn position(&self) -> Position<K> {
+        Position { at: self.at, key: self.key[..].into(), keys: PhantomData }
+    }
+
+    /// Goes to where this or another cursor was. If that was on a row which is not here, it goes to where the row would be. Tells whether it
+    /// is on a row.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<u32, str> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// for number in 0..5 {
+    ///     let mut txn = store.begin();
+    ///     txn.put(&STOCK, number, "apple")?;
+    ///     txn.commit()?;
+    /// }
+    /// // A batch at a time, each on a snapshot of its own.
+    /// let (mut position, mut seen) = (None, 0);
+    /// loop {
+    ///     let snapshot = store.snapshot();
+    ///     let mut cursor = snapshot.cursor(&STOCK)?;
+    ///     if let Some(position) = &position {
+    ///         cursor.resume(position)?;
+    ///     }
+    ///     for _ in 0..2 {
+    ///         seen += cursor.next_key()?.iter().count();
+    ///     }
+    ///     if cursor.key()?.is_none() {
+    ///         break;
+    ///     }
+    ///     position = Some(cursor.position());
+    /// }
+    /// assert_eq!(seen, 5);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first).
+    pub fn resume(&mut self, position: &Position<K>) -> Result<bool> {
+        match position.at {
+            At::Start | At::End => self.leave(position.at),
+            At::Row | At::Gap => {
+                self.seek_bytes(&position.key)?;
+                if self.at != At::Row || *self.key != *position.key {
+                    self.set_gap(&position.key);
+                }
+            }
+        }
+        Ok(self.at == At::Row)
+    }
+
+    /// The same place among the rows of another snapshot or transaction.
+    ///
+    /// # Errors
+    /// As for [`first`](Self::first), and if the table has other types there.
+    pub fn renew<T: Deref<Target: Plain>>(self, source: T) -> Result<Cursor<T, K, V>> {
+        let mut cursor = Cursor::new(source, &self.table)?;
+        cursor.resume(&self.position())?;
+        Ok(cursor)
+    }
+
+    /// Goes to an end.
+    pub(crate) fn leave(&mut self, end: At) {
+        (self.at, self.spot) = (end, None);
+        self.key.clear();
+    }
+
+    /// Goes to where a row with this key would be.
+    pub(crate) fn set_gap(&mut self, key: &[u8]) {
+        (self.at, self.spot) = (At::Gap, None);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+    }
+
+    /// Goes to the first row whose key is not less.
+    pub(crate) fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
+        self.set_gap(key);
+        self.step(Side::Front)
+    }
+
+    pub(crate) fn table(&self) -> &Table<K, V> {
+        &self.table
+    }
+
+    pub(crate) fn source(&self) -> &S::Target {
+        &self.source
+    }
+
+    /// The bytes of the key that it is on.
+    pub(crate) fn key_bytes(&self) -> Option<&[u8]> {
+        (self.at == At::Row).then_some(&*self.key)
+    }
+
+    /// Goes one row on, or back.
+    pub(crate) fn step(&mut self, side: Side) -> Result<()> {
+        let Self { source, root, at, key, spot, .. } = self;
+        with_pages(source.access(), |pages| {
+            let mut scan = match spot.take() {
+                Some(spot) => btree::Scan::resume(pages, spot)?,
+                None => find::<K>(pages, *root, *at, key)?,
+            };
+            let row = match side {
+                Side::Front => {
+                    if *at == At::Row {
+                        scan.next()?;
+                    }
+                    scan.next()?
+                }
+                Side::Back => scan.previous()?,
+            };
+            key.clear();
+            let Some(row) = row else {
+                *at = if side == Side::Front { At::End } else { At::Start };
+                return Ok(());
+            };
+            row.node.key_into(row.index, key);
+            *at = At::Row;
+            if side == Side::Front {
+                scan.unstep();
+            }
+            *spot = Some(scan.rest());
+            Ok(())
+        })
+    }
+
+    /// The value of the row that it is on.
+    fn value_bytes(&self) -> Result<Cow<'_, [u8]>> {
+        let access = self.source.access();
+        match access.bounded() {
+            Some(pages) => {
+                let operation = pages.operation();
+                Ok(Cow::Owned(self.value_in(Access::Guarded(&operation))?.into_owned()))
+            }
+            None => self.value_in(access),
+        }
+    }
+
+    fn value_in<'p>(&self, pages: Access<'p>) -> Result<Cow<'p, [u8]>> {
+        let row = match &self.spot {
+            Some(spot) => spot.row(pages)?,
+            None => find::<K>(pages, self.root, self.at, &self.key)?.rest().row(pages)?,
+        };
+        let row = row.expect("it is on a row, and nobody else changes the tree");
+        resolve(pages, row.node.value(row.index))
+    }
+}
+
+/// The place of a cursor.
+fn find<'p, K: Key + ?Sized>(pages: Access<'p>, root: Root, at: At, key: &[u8]) -> Result<btree::Scan<'p>> {
+    let mut scan = btree::Scan::new(pages);
+    match at {
+        At::Start => scan.go_first(root)?,
+        At::Row | At::Gap => scan.go_to::<Of<K>>(root, key)?,
+        At::End => scan.go_last(root)?,
+    }
+    Ok(scan)
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
+    /// Replaces the value of the row that it is on, and tells whether it is on one. It stays there.
+    ///
+    /// # Errors
+    /// If the value is too long, or the store is full or damaged.
+    pub fn put(&mut self, value: V::Ref<'_>) -> Result<bool> {
+        if self.at != At::Row {
+            return Ok(false);
+        }
+        let (table, types) = (self.table.name(), Table::<K, V>::types as fn() -> String);
+        let put = V::with_bytes(value, |value| self.source.put_bytes::<K>(table, types, &self.key, value));
+        self.look_again()?;
+        put.map(|()| true)
+    }
+
+    /// Writes a row, new or not, and goes there.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// let mut cursor = txn.cursor_mut(&STOCK)?;
+    /// cursor.put_at("banana", 3)?;
+    /// cursor.put_at("apple", 12)?;
+    /// assert_eq!(cursor.next()?, Some(("banana", 3)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the key or the value is too long, or the store is full or damaged.
+    pub fn put_at(&mut self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
+        let put = K::with_bytes(key, |key| {
+            let (table, types) = (self.table.name(), Table::<K, V>::types as fn() -> String);
+            V::with_bytes(value, |value| self.source.put_bytes::<K>(table, types, key, value))?;
+            self.set_gap(key);
+            self.at = At::Row;
+            Ok(())
+        });
+        self.look_again()?;
+        put
+    }
+
+    /// Removes the row that it is on, and tells whether it was on one. It is on the next row then, whatever leaf that is in, or behind
+    /// all rows if there is none.
+    ///
+    /// # Errors
+    /// If the store is full or damaged.
+    pub fn remove(&mut self) -> Result<bool> {
+        if self.at != At::Row {
+            return Ok(false);
+        }
+        let (table, types) = (self.table.name(), Table::<K, V>::types as fn() -> String);
+        let removed = self.source.remove_bytes::<K>(table, types, &self.key);
+        self.look_again()?;
+        removed?;
+        self.at = At::Gap;
+        self.step(Side::Front)?;
+        Ok(true)
+    }
+
+    /// Notes that the tree has changed.
+    fn look_again(&mut self) -> Result<()> {
+        self.root = self.source.root(self.table.name(), Table::<K, V>::types)?.unwrap_or_default();
+        self.spot = None;
+        Ok(())
+    }
+}
+
+impl<K: ?Sized> Clone for Position<K> {
+    fn clone(&self) -> Self {
+        Self { at: self.at, key: self.key.clone(), keys: PhantomData }
+    }
+}
+
+impl<K: ?Sized> fmt::Debug for Position<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Position").field("at", &self.at).field("key", &self.key).finish()
+    }
+}
+
+impl<S, K: ?Sized, V: ?Sized> fmt::Debug for Cursor<S, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, at, key, .. } = self;
+        f.debug_struct("Cursor").field("table", table).field("at", at).field("key", key).finish_non_exhaustive()
+    }
+}

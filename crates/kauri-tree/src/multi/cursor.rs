@@ -1,0 +1,155 @@
+//! Cursors among pairs: moves that stay with a key, and those that leave it.
+
+use std::ops::Deref;
+
+use kauri_wire::{Key, KeyPart};
+
+use super::Pair;
+use crate::btree::{self, Of};
+use crate::copies::Side;
+use crate::cursor::{At, Cursor, Plain};
+use crate::error::Result;
+use crate::read::{Source, with_pages};
+use crate::table::{Table, behind};
+
+/// Moves among the pairs of a [`MultiTable`](crate::MultiTable).
+///
+/// ```
+/// use kauri_tree::{MultiTable, Store, WriteMulti};
+///
+/// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// for (fruit, tag) in [(1, "green"), (1, "red"), (1, "sweet"), (2, "yellow")] {
+///     txn.put_value(&TAGS, fruit, tag)?;
+/// }
+/// let mut cursor = txn.cursor_mut(&TAGS)?;
+/// assert_eq!(cursor.seek_key(1)?, Some("green"));
+/// assert_eq!(cursor.count_of_key()?, 3);
+/// assert_eq!(cursor.last_of_key()?, Some("sweet"));
+/// assert_eq!(cursor.next_of_key()?, None); // it stays there
+/// assert_eq!(cursor.previous_of_key()?, Some("red"));
+/// assert!(cursor.remove()?); // now on the next pair
+/// assert_eq!(cursor.next_of_key()?, None);
+/// assert_eq!(cursor.skip_key()?, Some((2, "yellow")));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
+impl<S: Deref<Target: Plain>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pair<K, V>, ()> {
+    /// Goes to the first value of a key; to where it would be if there is none.
+    ///
+    /// # Errors
+    /// If the store is damaged, or a row is not of the table's types.
+    pub fn seek_key(&mut self, key: K::Ref<'_>) -> Result<Option<V::View<'_>>> {
+        let part = Pair::<K, V>::part(key);
+        self.seek_bytes(&part)?;
+        if !self.is_under(&part) {
+            self.set_gap(&part);
+        }
+        self.value()
+    }
+
+    /// The value of the pair that it is on.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn value(&self) -> Result<Option<V::View<'_>>> {
+        Ok(self.key()?.map(|(_, value)| value))
+    }
+
+    /// Goes to the first value of the key that it is on.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn first_of_key(&mut self) -> Result<Option<V::View<'_>>> {
+        let Some(part) = self.part()? else { return Ok(None) };
+        self.seek_bytes(&part)?;
+        self.value()
+    }
+
+    /// Goes to the last value of the key that it is on.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn last_of_key(&mut self) -> Result<Option<V::View<'_>>> {
+        let Some(part) = self.part()? else { return Ok(None) };
+        self.go_behind(&part);
+        self.step(Side::Back)?;
+        self.value()
+    }
+
+    /// Goes to the next value of the same key; stays where it is if there is none.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn next_of_key(&mut self) -> Result<Option<V::View<'_>>> {
+        self.step_in_key(Side::Front)
+    }
+
+    /// Goes to the value of the same key before; stays where it is if there is none.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn previous_of_key(&mut self) -> Result<Option<V::View<'_>>> {
+        self.step_in_key(Side::Back)
+    }
+
+    /// Goes to the first value of the next key; behind all of them if there is none.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn skip_key(&mut self) -> Result<Option<(K::Part<'_>, V::View<'_>)>> {
+        if let Some(part) = self.part()? {
+            self.go_behind(&part);
+        }
+        self.next_key()
+    }
+
+    /// Goes to the last value of the key before; before all of them if there is none.
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn skip_key_back(&mut self) -> Result<Option<(K::Part<'_>, V::View<'_>)>> {
+        if let Some(part) = self.part()? {
+            self.set_gap(&part);
+        }
+        self.previous_key()
+    }
+
+    /// How many values the key has that it is on; 0 if it is on none. It costs little more than [`Read::get`](crate::Read::get).
+    ///
+    /// # Errors
+    /// As for [`seek_key`](Self::seek_key).
+    pub fn count_of_key(&self) -> Result<u64> {
+        let Some(part) = self.part()? else { return Ok(0) };
+        let root = self.source().root(self.table().name(), Table::<Pair<K, V>, ()>::types)?.unwrap_or_default();
+        with_pages(self.source().access(), |pages| match behind(&part) {
+            Some(behind) => btree::count_between::<Of<[u8]>>(&pages, root, &part, &behind),
+            None => Ok(root.rows - btree::rank::<Of<[u8]>>(&pages, root, &part)?),
+        })
+    }
+
+    /// What all pairs of the key begin with that it is on.
+    fn part(&self) -> Result<Option<Vec<u8>>> {
+        let Some(pair) = self.key_bytes() else { return Ok(None) };
+        Ok(Some(pair[..Pair::<K, V>::part_bytes(pair)?].to_vec()))
+    }
+
+    /// Goes behind all pairs of a key.
+    fn go_behind(&mut self, part: &[u8]) {
+        match behind(part) {
+            Some(behind) => self.set_gap(&behind),
+            None => self.leave(At::End),
+        }
+    }
+
+    fn step_in_key(&mut self, side: Side) -> Result<Option<V::View<'_>>> {
+        let Some(part) = self.part()? else { return Ok(None) };
+        let position = self.position();
+        self.step(side)?;
+        if !self.is_under(&part) {
+            self.resume(&position)?;
+            return Ok(None);
+        }
+        self.value()
+    }
+}
