@@ -1,11 +1,14 @@
 //! A trial of the store: random work, drawn from a seed, whose outcome after each commit is known.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kauri_disk::Disk;
-use kauri_tree::{Durability, Error, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_tree::{
+    Durability, Error, MultiTable, Options, Read, ReadTtl, Snapshot, Store, Table, TtlTable, Write, WriteMulti,
+    WriteTtl, WriteTxn,
+};
 
 use crate::acks::{Acks, Progress};
 use crate::busy::BusyDisk;
@@ -23,11 +26,21 @@ const WORKS: u8 = 1;
 const LOG_PAGES: u64 = 16;
 const TABLES: [&str; 3] = ["one", "two", "three"];
 
-/// What three tables hold.
-type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
+const PAIRS: MultiTable<[u8], [u8]> = MultiTable::new("pairs");
+const EXPIRING: TtlTable<[u8], u64> = TtlTable::new("expiring");
 
-/// A store under random work: puts, removals, dropped tables, nested transactions that merge or vanish, long values, commits with
-/// and without a sync, checkpoints, files made shorter, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
+/// What the tables hold.
+#[derive(Clone, Default, Debug)]
+struct Model {
+    tables: [BTreeMap<Vec<u8>, Vec<u8>>; 3],
+    pairs: BTreeSet<(Vec<u8>, Vec<u8>)>,
+    /// When rows expire.
+    expiring: BTreeMap<Vec<u8>, u64>,
+}
+
+/// A store under random work: puts, removals, updates, cursors, values of multi-tables, rows that expire, dropped tables, nested
+/// transactions that merge or vanish, long values, commits with and without a sync, checkpoints, files made shorter, and commits in
+/// the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
 /// tables hold after it is known.
 #[derive(Clone, Debug)]
 pub struct StoreTrial {
@@ -43,7 +56,18 @@ enum Step {
     Put(usize, Vec<u8>, Vec<u8>),
     Remove(usize, Vec<u8>),
     Drop(usize),
-    Nest { vanishes: bool, steps: Vec<Step> },
+    /// Makes a value longer.
+    Grow(usize, Vec<u8>, Vec<u8>),
+    /// Removes so many rows from a key on.
+    RemoveOn(usize, Vec<u8>, usize),
+    PutValue(Vec<u8>, Vec<u8>),
+    RemoveValues(Vec<u8>),
+    PutUntil(Vec<u8>, u64),
+    Sweep(u64, usize),
+    Nest {
+        vanishes: bool,
+        steps: Vec<Step>,
+    },
 }
 
 impl StoreTrial {
@@ -87,7 +111,13 @@ impl StoreTrial {
     fn step(&self, rng: &mut Rng, depth: u32) -> Step {
         let table = rng.index(3);
         let key = format!("{:0width$}", rng.below(25), width = rng.index(12)).into_bytes();
-        match rng.below(20) {
+        match rng.below(28) {
+            20 => Step::Grow(table, key, vec![b'+'; rng.index(60)]),
+            21 => Step::RemoveOn(table, key, rng.index(8)),
+            22 | 23 => Step::PutValue(vec![b'a'; rng.index(3)], key),
+            24 => Step::RemoveValues(vec![b'a'; rng.index(3)]),
+            25 | 26 => Step::PutUntil(key, rng.below(100)),
+            27 => Step::Sweep(rng.below(100), rng.index(6)),
             0..11 => {
                 let most = if rng.below(10) == 0 { self.page_bytes * 4 } else { 60 };
                 let value = vec![b'a' + u8::try_from(rng.below(26)).expect("a letter"); rng.index(most)];
@@ -126,12 +156,32 @@ fn table(which: usize) -> Table<[u8], [u8]> {
 fn apply_to_model(model: &mut Model, step: Step) {
     match step {
         Step::Put(table, key, value) => {
-            model[table].insert(key, value);
+            model.tables[table].insert(key, value);
         }
         Step::Remove(table, key) => {
-            model[table].remove(&key);
+            model.tables[table].remove(&key);
         }
-        Step::Drop(table) => model[table].clear(),
+        Step::Drop(table) => model.tables[table].clear(),
+        Step::Grow(table, key, more) => model.tables[table].entry(key).or_default().extend(more),
+        Step::RemoveOn(table, key, rows) => {
+            let gone: Vec<_> = model.tables[table].range(key..).take(rows).map(|(key, _)| key.clone()).collect();
+            model.tables[table].retain(|key, _| !gone.contains(key));
+        }
+        Step::PutValue(key, value) => {
+            model.pairs.insert((key, value));
+        }
+        Step::RemoveValues(key) => model.pairs.retain(|(other, _)| *other != key),
+        Step::PutUntil(key, expires) => {
+            model.expiring.insert(key, expires);
+        }
+        Step::Sweep(now, rows) => {
+            let mut due: Vec<_> = model.expiring.iter().map(|(key, expires)| (*expires, key.clone())).collect();
+            due.retain(|(expires, _)| *expires <= now);
+            due.sort();
+            for (_, key) in due.into_iter().take(rows) {
+                model.expiring.remove(&key);
+            }
+        }
         Step::Nest { vanishes, steps } => {
             let mut child = model.clone();
             steps.into_iter().for_each(|step| apply_to_model(&mut child, step));
@@ -147,6 +197,19 @@ fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
         Step::Put(which, key, value) => txn.put(&table(which), &key, &value),
         Step::Remove(which, key) => txn.remove(&table(which), &key).map(drop),
         Step::Drop(which) => txn.drop_table(TABLES[which]).map(drop),
+        Step::Grow(which, key, more) => {
+            let grow = |old: Option<Cow<'_, [u8]>>| Some([&*old.unwrap_or_default(), &more].concat());
+            txn.update(&table(which), &key, grow).map(drop)
+        }
+        Step::RemoveOn(which, key, rows) => {
+            let mut cursor = txn.cursor_mut(&table(which))?;
+            cursor.seek(&key)?;
+            (0..rows).try_for_each(|_| cursor.remove().map(drop))
+        }
+        Step::PutValue(key, value) => txn.put_value(&PAIRS, &key, &value).map(drop),
+        Step::RemoveValues(key) => txn.remove_values(&PAIRS, &key).map(drop),
+        Step::PutUntil(key, expires) => txn.put_until(&EXPIRING, &key, !expires, expires),
+        Step::Sweep(now, rows) => txn.sweep(&EXPIRING, now, rows).map(drop),
         Step::Nest { vanishes, steps } => {
             let mut child = txn.nest();
             for step in steps {
@@ -192,7 +255,10 @@ impl StoreTrial {
     /// Says which table holds something that nobody wrote.
     pub fn check_readable(&self, snapshot: &Snapshot<'_>) -> Result<(), String> {
         let Ok(model) = self.model_of(snapshot) else { return Ok(()) };
-        model.iter().enumerate().try_for_each(|(which, model)| match rows(snapshot, which) {
+        if let Ok(false) = has_others(snapshot, &model) {
+            return Err("pairs or rows that expire that nobody wrote".to_owned());
+        }
+        model.tables.iter().enumerate().try_for_each(|(which, model)| match rows(snapshot, which) {
             Ok(rows) if rows != *model => Err(format!("table {}: rows that nobody wrote", TABLES[which])),
             _ => Ok(()),
         })
@@ -203,6 +269,21 @@ impl StoreTrial {
 fn rows(snapshot: &Snapshot<'_>, which: usize) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
     let rows = snapshot.scan(&table(which))?;
     rows.map(|key, value: Cow<'_, [u8]>| (key.to_vec(), value.into_owned())).collect()
+}
+
+/// Whether the pairs and the rows that expire are those of the model.
+fn has_others(snapshot: &Snapshot<'_>, model: &Model) -> Result<bool, Error> {
+    let pairs = snapshot.scan(&PAIRS)?.map(|(key, value), ()| (key.into_owned(), value.to_vec()));
+    let is_same = pairs.collect::<Result<BTreeSet<_>, _>>()? == model.pairs;
+    // The value says when it expires, and so do the row and its place among those that are due.
+    let mut live = BTreeMap::new();
+    for row in snapshot.scan_live(&EXPIRING, 0)?.map(|key, value| (key.to_vec(), !value)) {
+        let (key, expires) = row?;
+        live.insert(key, expires);
+    }
+    let expected: BTreeMap<_, _> = model.expiring.clone().into_iter().filter(|(_, expires)| *expires > 0).collect();
+    let first = snapshot.first_expiry(&EXPIRING)? == model.expiring.values().copied().min();
+    Ok(is_same && first && live == expected && snapshot.count_live(&EXPIRING, 0)? == live.len() as u64)
 }
 
 /// One life of a store, with a commit now and then while a checkpoint writes.
@@ -317,7 +398,10 @@ impl Engine for StoreTrial {
 
 /// Whether the tables hold what they should, all of it and nothing else.
 fn compare(snapshot: &Snapshot<'_>, model: &Model) -> Result<(), String> {
-    for (which, model) in model.iter().enumerate() {
+    if !has_others(snapshot, model).map_err(words)? {
+        return Err("pairs or rows that expire are others than expected".to_owned());
+    }
+    for (which, model) in model.tables.iter().enumerate() {
         let rows = rows(snapshot, which).map_err(words)?;
         if rows != *model {
             let (expected, found) = (model.len(), rows.len());

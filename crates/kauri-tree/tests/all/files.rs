@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kauri_tree::disk::{Disk, MemoryDisk, Open};
 use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write};
 
+use crate::places::copy;
 use crate::random::Random;
 
 const ROWS: Table<[u8], [u8]> = Table::new("rows");
@@ -225,4 +226,25 @@ fn many_rows_loaded_and_removed_at_once_survive() {
     store.verify().unwrap();
     let numbers: Result<Vec<u32>, _> = store.snapshot().scan(&table).unwrap().map(|number, _| number).collect();
     assert!(numbers.unwrap().into_iter().eq((0..100).chain(40_000..45_000).chain(45_200..50_000)));
+}
+
+#[test]
+fn a_damaged_meta_page_leads_to_no_version_in_which_a_commit_is_missing() {
+    let table = Table::<u32, [u8]>::new("rows");
+    let disk = MemoryDisk::new();
+    let store = Options::new().page_bytes(256).log_bytes(1).keeper(false).open(&disk, "store").unwrap();
+    // The third is too long for a record of the log, and so is in pages alone.
+    for (commit, bytes) in [(0, 10), (1, 10), (2, 5_000), (3, 10), (4, 10)] {
+        let mut txn = store.begin();
+        txn.put(&table, commit, &vec![7; bytes]).unwrap();
+        txn.commit().unwrap();
+    }
+    for meta in [0, 256] {
+        let damaged = copy(&disk);
+        damaged.open("store", Open::ReadWrite).unwrap().write_at(meta, &[0; 256]).unwrap();
+        let store = Options::new().open(&damaged, "store").unwrap();
+        let commits: Result<Vec<u32>, _> = store.snapshot().scan(&table).unwrap().map(|commit, _| commit).collect();
+        let commits = commits.unwrap();
+        assert!(commits.iter().copied().eq(0..commits.len() as u32), "{commits:?}");
+    }
 }

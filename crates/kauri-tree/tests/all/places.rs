@@ -54,7 +54,7 @@ impl Place {
 }
 
 /// A disk that holds what this one holds now.
-fn copy(disk: &MemoryDisk) -> MemoryDisk {
+pub(crate) fn copy(disk: &MemoryDisk) -> MemoryDisk {
     let copy = MemoryDisk::new();
     let from = disk.open("store", Open::ReadOnly).unwrap();
     let mut bytes = vec![0; from.len().unwrap() as usize];
