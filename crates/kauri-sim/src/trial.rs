@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kauri_disk::Disk;
@@ -294,6 +295,8 @@ struct Life {
     acks: Acks,
     /// The last commit that was begun.
     begun: Arc<Mutex<u64>>,
+    /// It has not returned.
+    landing: Arc<AtomicBool>,
 }
 
 impl Life {
@@ -311,7 +314,10 @@ impl Life {
         let durability = self.trial.durability(&mut rng);
         // Once more, if it failed. A store that is broken says no; one that says yes must keep everything.
         let work = || self.trial.commit(&self.store, commit, durability);
-        work().or_else(|_| work())?;
+        self.landing.store(true, Ordering::Relaxed);
+        let landed = work().or_else(|_| work());
+        self.landing.store(false, Ordering::Relaxed);
+        landed?;
         if durability == Durability::Sync {
             self.ack(commit);
         }
@@ -329,6 +335,9 @@ impl Life {
     /// A commit of nothing but its number, if the turn is free and the log has room: who waits here waits for himself.
     fn commit_between(&self) -> Result<(), String> {
         if self.store.try_begin().is_none() {
+            if !self.landing.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             // The commit that was begun last is being written, and is not to be seen before it is durable.
             let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = StoreTrial::last_commit(&self.store.snapshot())?;
@@ -379,7 +388,8 @@ impl Engine for StoreTrial {
         let snapshot = store.snapshot();
         let held = Self::last_commit(&snapshot)?;
         let begun = Arc::new(Mutex::new(held));
-        let life = Life { trial: self.clone(), store: store.clone(), acks: acks.clone(), begun };
+        let landing = Arc::default();
+        let life = Life { trial: self.clone(), store: store.clone(), acks: acks.clone(), begun, landing };
         life.interrupt(&disk);
         let lived = (0..self.commits).try_for_each(|_| life.commit());
         disk.clear_work();
