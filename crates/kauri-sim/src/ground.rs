@@ -74,7 +74,7 @@ impl Ground for DiskGround {
         if let Some(after) = after {
             self.crash(after);
         }
-        let options = Options::new().page_bytes(self.page_bytes).log_bytes(1);
+        let options = Options::new().page_bytes(self.page_bytes).log_bytes(1).keeper(false);
         let store = options.open(&self.disk, NAME).map_err(Error::Store)?;
         if self.fails_one_in > 0 && self.rng.chance(1, self.fails_one_in) {
             let call = *self.rng.pick(&[Call::WriteDurable, Call::Write, Call::Sync]);

@@ -164,7 +164,7 @@ impl<C: Chance> Twin<C> {
     fn open(&mut self) -> Result<Store, Error> {
         self.operations += 1;
         // The smallest log: it is half full, and a checkpoint due, after a few commits.
-        let options = Options::new().page_bytes(self.shape.page_bytes).log_bytes(1);
+        let options = Options::new().page_bytes(self.shape.page_bytes).log_bytes(1).keeper(false);
         if self.shape.in_file {
             return options.open(&self.disk, NAME);
         }

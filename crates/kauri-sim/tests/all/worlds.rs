@@ -73,7 +73,7 @@ fn every_planted_bug_is_found_in_a_hundred_worlds() {
 /// How many of the messages sent with these flags, and synced only if those say so, a power cut leaves.
 fn left_after_a_power_cut(flags: Flags) -> u64 {
     let start = |disk: &SimDisk| {
-        let store = Options::new().open(disk, "store").expect("it opens");
+        let store = Options::new().keeper(false).open(disk, "store").expect("it opens");
         let policy = Policy { sync: Syncing::Flagged, ..Policy::default() };
         let clock = Arc::new(VirtualClock::default());
         let builder = Runtime::builder(Arc::new(TreeSubstrate::new(store)), clock).policy(policy);
