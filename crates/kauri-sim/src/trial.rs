@@ -366,12 +366,14 @@ impl Life {
         }
     }
 
-    /// Lets a commit happen in the middle of one write of pages in three.
+    /// Lets some commits happen in the middle of one write of pages in three.
     fn interrupt(&self, disk: &BusyDisk) {
         let life = self.clone();
         let mut rng = Rng::new(self.trial.seed);
         disk.set_work(move || {
-            if rng.chance(1, 3) {
+            // Some at once now and then, so that the log comes round.
+            let commits = if rng.chance(1, 3) { rng.below(6) } else { 0 };
+            for _ in 0..commits {
                 // What fails here is a fault that was injected, and breaks the store: the one who is interrupted meets it too.
                 let _ = life.commit_between();
             }
