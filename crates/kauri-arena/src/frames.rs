@@ -57,9 +57,50 @@ pub(crate) struct Frames {
     page_bytes: usize,
     /// How many pages are in memory; counted only where it matters.
     resident: Option<AtomicUsize>,
-    chunks: Box<[AtomicPtr<u8>; CHUNKS]>,
+    chunks: Directory,
     /// No chunk from this one on was ever mapped.
     chunks_end: AtomicUsize,
+}
+
+/// Where each chunk is, or null: two megabytes of which a small store touches one page.
+///
+/// Mapped and not allocated, because an allocator that has such a piece at hand fills it with zeros, which takes longer than
+/// all the rest of opening a store.
+#[derive(Debug)]
+struct Directory(NonNull<[AtomicPtr<u8>; CHUNKS]>);
+
+// SAFETY: it owns its memory like a box, and its atomics may be used from any thread.
+unsafe impl Send for Directory {}
+// SAFETY: as above.
+unsafe impl Sync for Directory {}
+
+impl Directory {
+    const BYTES: usize = size_of::<[AtomicPtr<u8>; CHUNKS]>();
+
+    fn new() -> Self {
+        let start = map(Self::BYTES);
+        // SAFETY: advice on the mapping just made; it changes no bytes. A huge page would be filled with zeros too.
+        let _ = unsafe { rustix::mm::madvise(start.cast(), Self::BYTES, Advice::LinuxNoHugepage) };
+        Self(NonNull::new(start).expect("mapped").cast())
+    }
+}
+
+impl std::ops::Deref for Directory {
+    type Target = [AtomicPtr<u8>; CHUNKS];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: mapped with this size, aligned to a page, zeroed by the system, which is a valid value (null pointers);
+        // ours until it is dropped, and never lent to be changed otherwise than as these atomics.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and nobody borrows from it any more.
+        unsafe { unmap(self.0.as_ptr().cast(), Self::BYTES) };
+    }
 }
 
 /// The stamps of a page.
@@ -117,11 +158,8 @@ impl Frames {
             page_bytes.is_power_of_two() && (256..=65536).contains(&page_bytes),
             "a page of {page_bytes} bytes; expected a power of two from 256 to 65536"
         );
-        // Zeroed by the system when it is touched, not by us: a small store touches little of it.
-        let chunks = Box::<[AtomicPtr<u8>; CHUNKS]>::new_zeroed();
-        // SAFETY: zero bytes are null pointers, which are valid in an `AtomicPtr`.
-        let chunks = unsafe { chunks.assume_init() };
-        Self { page_bytes, resident: counts.then(Default::default), chunks, chunks_end: AtomicUsize::new(0) }
+        let resident = counts.then(Default::default);
+        Self { page_bytes, resident, chunks: Directory::new(), chunks_end: AtomicUsize::new(0) }
     }
 
     pub(crate) fn page_bytes(&self) -> usize {
@@ -345,8 +383,8 @@ impl Drop for Frames {
     fn drop(&mut self) {
         let bytes = self.chunk_bytes();
         // The rest was never touched: looking at it would make the system fill it with zeros.
-        let chunks = &mut self.chunks[..*self.chunks_end.get_mut()];
-        for chunk in chunks.iter_mut().map(|chunk| *chunk.get_mut()).filter(|chunk| !chunk.is_null()) {
+        let chunks = &self.chunks[..*self.chunks_end.get_mut()];
+        for chunk in chunks.iter().map(|chunk| chunk.load(Ordering::Acquire)).filter(|chunk| !chunk.is_null()) {
             // SAFETY: mapped by `map` with this length, unmapped once, and nobody borrows from the arena any more.
             unsafe { unmap(chunk, bytes) };
         }
@@ -443,12 +481,7 @@ impl<'a> Frame<'a> {
 /// Zeroed memory, aligned for huge pages. All but its first two megabytes may be backed by them if `huge`: a small store stays
 /// small.
 fn map_chunk(bytes: usize, huge: bool) -> *mut u8 {
-    let all = bytes + HUGE_BYTES;
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
-    let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, access, flags) };
-    let start = start.expect("the system gives address space for pages").cast::<u8>();
+    let start = map(bytes + HUGE_BYTES);
     let before = start.align_offset(HUGE_BYTES).min(HUGE_BYTES);
     // SAFETY: `before <= HUGE_BYTES`, so the aligned chunk of `bytes` lies inside the mapping.
     let chunk = unsafe { start.add(before) };
@@ -467,8 +500,17 @@ fn map_chunk(bytes: usize, huge: bool) -> *mut u8 {
     chunk
 }
 
+/// Zeroed memory.
+fn map(bytes: usize) -> *mut u8 {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+    let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) };
+    start.expect("the system gives address space for pages").cast()
+}
+
 /// # Safety
-/// The range was mapped by `map_chunk` and nobody uses it any more.
+/// The range was mapped by `map` and nobody uses it any more.
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.

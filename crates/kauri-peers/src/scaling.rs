@@ -2,8 +2,9 @@
 //!
 //! Rows are keys of 8 bytes, spread evenly, and values of 8 bytes, written in order. No row is kept outside of the store, so memory is
 //! the store's own. What one thread does is measured in its processor time; opening by the clock on the wall, median of some
-//! rounds.
+//! rounds; memory by what the system says of this process, while a store with a cache of a quarter of its file is read and written.
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::path::Path;
@@ -55,7 +56,7 @@ pub(crate) struct Line {
 }
 
 /// What is measured, and its unit.
-const COLUMNS: [(&str, &str); 7] = [
+const COLUMNS: [(&str, &str); 8] = [
     ("get", "ns"),
     ("put", "ns"),
     ("scan_100", "ns"),
@@ -63,6 +64,7 @@ const COLUMNS: [(&str, &str); 7] = [
     ("open", "us"),
     ("load", "ns"),
     ("file", "B/row"),
+    ("memory", "/cache"),
 ];
 
 /// Measures one size after the other.
@@ -88,7 +90,7 @@ fn open(folder: &Path) -> Store {
 fn costs(plan: Plan, rows: u64, folder: &Path) -> [f64; COLUMNS.len()] {
     let store = open(folder);
     let load = spend(|| fill(&store, rows)).thread.as_nanos() as f64 / rows as f64;
-    let bytes = fs::metadata(folder.join("store")).expect("the file is there").len() as f64 / rows as f64;
+    let bytes = fs::metadata(folder.join("store")).expect("the file is there").len();
     drop(store);
     let opened: Vec<f64> =
         (0..plan.rounds).map(|_| spend(|| drop(black_box(open(folder)))).wall.as_nanos() as f64).collect();
@@ -100,7 +102,38 @@ fn costs(plan: Plan, rows: u64, folder: &Path) -> [f64; COLUMNS.len()] {
     let scan_100 = rates.median(plan.times / 20, |random, times| rates.scan(random, times));
     let count = rates.median(plan.times / 20, |random, times| rates.count(random, times));
     let put = rates.median(plan.times / 10 / BATCH * BATCH, |random, times| rates.put(random, times));
-    [get, put, scan_100, count, median(&opened) / 1e3, load, bytes]
+    drop(store);
+    let memory = memory(folder, rows, bytes / 4, plan.times);
+    [get, put, scan_100, count, median(&opened) / 1e3, load, bytes as f64 / rows as f64, memory]
+}
+
+/// How many times its cache a store has in memory at most, while all of it is scanned, and rows anywhere are read and written.
+fn memory(folder: &Path, rows: u64, cache_bytes: u64, times: usize) -> f64 {
+    let before = resident_bytes();
+    let disk = OsDisk::new(folder).expect("the folder opens");
+    let options = Options::new().cache_bytes(usize::try_from(cache_bytes).expect("a small file"));
+    let store = options.open(&disk, "store").expect("the store opens");
+    let most = Cell::new(0);
+    let look = || most.set(most.get().max(resident_bytes()));
+    for part in 0..100 {
+        let length = usize::try_from(rows / 100).expect("a small number");
+        assert_eq!(scan(&store, key(part * (rows / 100), rows), length), rows / 100, "all rows are there");
+        look();
+    }
+    let rates = Rates { store: &store, rows, rounds: 1 };
+    for round in 0..100 {
+        rates.get(&mut Random::new(round), times / 100);
+        rates.put(&mut Random::new(round), BATCH);
+        look();
+    }
+    most.get().saturating_sub(before) as f64 / cache_bytes as f64
+}
+
+/// How much memory this process has that no file backs.
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("the system tells of its processes");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line of every process");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("kilobytes") << 10
 }
 
 /// The key of a row: they are spread evenly over all numbers.
@@ -204,7 +237,8 @@ pub(crate) fn write_table(lines: &[Line], out: &mut impl Write) -> io::Result<()
         out,
         "\nput: a row, in commits of {BATCH} without sync; scan_100: a scan of a hundred rows; count_range: a range of any"
     )?;
-    writeln!(out, "length; open: a store that was closed; load: a row, in order; file: with its log of 16 MiB.")
+    writeln!(out, "length; open: a store that was closed; load: a row, in order; file: with its log of 16 MiB;")?;
+    writeln!(out, "memory: of the process, at most, of a store whose cache is a quarter of its file, all of which is read.")
 }
 
 /// The same as rows; what is compared with is the cost with the fewest rows.

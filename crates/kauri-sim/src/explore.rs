@@ -57,6 +57,8 @@ pub struct Explorer {
 pub struct Report {
     /// How many images were made and checked.
     pub points: u64,
+    /// How many of them are crashes inside a recovery from a crash before.
+    pub recovery_points: u64,
     /// How many lives were lived, the first included.
     pub lives: u64,
     /// What happened to the disk, by kind.
@@ -139,7 +141,7 @@ impl Explorer {
 
     /// Lets the engine live and crashes it, until a violation is found or the points are used up.
     pub fn explore(&self, engine: &impl Engine) -> Report {
-        let report = Report { points: 0, lives: 0, hits: Hits::default(), violation: None };
+        let report = Report { points: 0, recovery_points: 0, lives: 0, hits: Hits::default(), violation: None };
         let (spent, known) = (Spent::default(), BTreeSet::new());
         let mut search = Search { explorer: self, engine, report, path: Vec::new(), spent, known, recoveries: 0 };
         if let ControlFlow::Break(Stop::Violated(op, what)) = search.first_life() {
@@ -325,6 +327,8 @@ impl<E: Engine> Search<'_, E> {
 
     fn visit(&mut self, life: &Life, next_life: u32, point: CrashPoint, image: Image) -> ControlFlow<Stop> {
         self.report.points += 1;
+        // Later lives begin with a recovery; the first has none.
+        self.report.recovery_points += u64::from(point.op <= life.recovery_ops && self.path.len() > 1);
         let seen = life.timeline.at(point.op);
         let violated = |what| ControlFlow::Break(Stop::Violated(life.trace.describe(point.op), what));
         let (disk, held) = match checked(self.engine, image, seen) {

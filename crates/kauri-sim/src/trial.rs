@@ -84,7 +84,10 @@ impl StoreTrial {
     /// What the store says.
     pub fn open(&self, disk: &dyn Disk) -> Result<Store, String> {
         // The shortest log there is has LOG_PAGES.
-        Options::new().page_bytes(self.page_bytes).log_bytes(1).keeper(false).open(disk, STORE_NAME).map_err(words)
+        let options = Options::new().page_bytes(self.page_bytes).log_bytes(1).keeper(false);
+        // With some seeds as few pages stay in memory as can be.
+        let options = if self.seed % 5 == 3 { options.cache_bytes(0) } else { options };
+        options.open(disk, STORE_NAME).map_err(words)
     }
 
     fn rng(&self, work: u64) -> Rng {
@@ -405,6 +408,12 @@ impl Engine for StoreTrial {
         let snapshot = store.snapshot();
         compare(&snapshot, &self.model_of(&snapshot)?)?;
         store.verify().map_err(words)?;
+        // Opening a file writes nothing: what was recovered is in memory until a checkpoint has written it down. With some seeds
+        // that belongs to recovery, and is crashed with it.
+        if !self.seed.is_multiple_of(8) {
+            store.checkpoint().map_err(words)?;
+            store.verify().map_err(words)?;
+        }
         Ok(commit)
     }
 }
