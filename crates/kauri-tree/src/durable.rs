@@ -186,8 +186,9 @@ impl Durable {
             self.checkpoint_in_turn(state)?;
             return Ok(Pending::default());
         }
-        if turn.body.is_unfit() || !turn.ring.has_room(&turn.body) {
-            // The log does not have it. If the checkpoint's meta page is damaged later, the one before must not be followed by
+        let is_overfull = state.pager.is_overfull_of_born();
+        if turn.body.is_unfit() || !turn.ring.has_room(&turn.body) || is_overfull {
+            // The log does not have it, or memory has no room for what is not in the file. If the checkpoint's meta page is damaged later, the one before must not be followed by
             // records from here on, with a commit missing in between.
             turn.ring.skip_ahead();
             self.checkpoint_in_turn(state)?;

@@ -24,6 +24,8 @@ use crate::overflow::{Runs, RunsMut};
 
 /// A checkpoint is made when pages that are not in the file take more than this part, one of so many, of a bounded cache.
 const BORN_SHARE: usize = 4;
+/// Of a smaller cache no writer waits for a checkpoint before so much was made: each commit would.
+const BORN_PAGES_MIN: usize = 1024;
 /// How often a page that leaves as soon as it was brought is brought again.
 const TRIES_MAX: usize = 10_000;
 
@@ -187,6 +189,12 @@ impl<R: Send + Sync> Pager<R> {
     /// Whether so much was made since the last checkpoint that it crowds out what is read.
     pub(crate) fn is_full_of_born(&self) -> bool {
         self.writer.arena().cache_pages_max().is_some_and(|most| self.born.len() > most / BORN_SHARE)
+    }
+
+    /// Whether so much was made that there is room for nothing else: who makes more waits for a checkpoint.
+    pub(crate) fn is_overfull_of_born(&self) -> bool {
+        let most = self.writer.arena().cache_pages_max();
+        most.is_some_and(|most| self.born.len() > most.max(BORN_PAGES_MIN) / BORN_SHARE * 3)
     }
 
     fn level(&mut self) -> &mut Level {
