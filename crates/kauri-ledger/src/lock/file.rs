@@ -1,11 +1,11 @@
 //! One lock: a file that is never removed, an OS lock on it, and beside it who has it.
 //!
 //! ```text
-//! acquire   open, flock, is this still the file of that name?, write `.meta` aside, rename
-//! release   remove `.meta`, unlock, close
+//! acquire   open, flock, is this still the file of that name?, write `.meta.new`, rename it to `.meta`
+//! release   rename `.meta` to `.meta.new`, unlock, close
 //! ```
 //!
-//! Both happen while the lock is held, so the metadata never describes anyone but the holder or, after a crash, the last one.
+//! Renaming a file is much cheaper than making and removing one, so the file stays. Both happen while the lock is held, so the metadata never describes anyone but the holder or, after a crash, the last one.
 
 #![expect(clippy::disallowed_methods, reason = "locks and what lies beside them are files of the system")]
 
@@ -66,9 +66,14 @@ impl LockFile {
     fn write_meta(&self) -> io::Result<()> {
         use std::io::Write;
 
-        let aside = self.path.with_added_extension("meta.new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-        file.write_all(&serde_json::to_vec(&self.holder)?)?;
+        let aside = aside_of(&self.path);
+        // Not truncated: some file systems write a file to the disk when it is closed after that.
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&aside)?;
+        let meta = serde_json::to_vec(&self.holder)?;
+        file.write_all(&meta)?;
+        if file.metadata()?.len() != meta.len() as u64 {
+            file.set_len(meta.len() as u64)?;
+        }
         drop(file);
         fs::rename(&aside, meta_of(&self.path))
     }
@@ -88,10 +93,10 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Whoever removed or replaced the lock's file made it somebody else's: then the metadata is not ours to remove.
+        // Whoever removed or replaced the lock's file made it somebody else's: then the metadata is not ours to take away.
         if self.check().is_ok() {
             // Metadata that stays is taken for that of a holder that crashed, which is harmless.
-            let _stale = fs::remove_file(meta_of(&self.path));
+            let _stale = fs::rename(meta_of(&self.path), aside_of(&self.path));
         }
         // Closing is not enough: a child that was forked has the same lock.
         let _closing = self.file.unlock();
@@ -149,6 +154,11 @@ fn is_named(file: &fs::File, path: &Path) -> io::Result<bool> {
 
 pub(super) fn meta_of(path: &Path) -> PathBuf {
     path.with_added_extension("meta")
+}
+
+/// Where the metadata is written before it counts, and lies while nobody has the lock.
+fn aside_of(path: &Path) -> PathBuf {
+    path.with_added_extension("meta.new")
 }
 
 /// Makes a directory for its owner alone, and what is above it; its name is durable afterwards.
