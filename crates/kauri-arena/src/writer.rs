@@ -79,6 +79,12 @@ impl<R: Send + Sync> Writer<R> {
         self.now
     }
 
+    /// The newest stamp given out.
+    #[must_use]
+    pub fn now(&self) -> Stamp {
+        self.now
+    }
+
     /// Lets go of whatever was lent before, and holds what is lent from now on. Time that moves on does the same.
     pub fn hold(&mut self) {
         self.attach();

@@ -23,12 +23,29 @@ pub const STORE_NAME: &str = "store";
 const COMMITS: Table<u8, u64> = Table::new("commits");
 const ALL: u8 = 0;
 const WORKS: u8 = 1;
+/// And the number of the last of those.
+const LAST_WORK: u8 = 2;
 /// A log of so many pages is half full after a few commits.
 const LOG_PAGES: u64 = 16;
 const TABLES: [&str; 3] = ["one", "two", "three"];
 
 const PAIRS: MultiTable<[u8], [u8]> = MultiTable::new("pairs");
 const EXPIRING: TtlTable<[u8], u64> = TtlTable::new("expiring");
+
+/// Where each commit says which pins there were, and what is to be done with them when it has landed.
+const PINS: Table<u8, [u8]> = Table::new("pins");
+const PIN_NAMES: [&str; 3] = ["first", "second", "third"];
+
+/// Pins, and the numbers under which they were made.
+type Pins = BTreeMap<String, u64>;
+
+/// What is done with the pins when a commit has landed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PinStep {
+    None,
+    Make(usize),
+    Drop(usize),
+}
 
 /// What the tables hold.
 #[derive(Clone, Default, Debug)]
@@ -40,8 +57,8 @@ struct Model {
 }
 
 /// A store under random work: puts, removals, updates, cursors, values of multi-tables, rows that expire, dropped tables, nested
-/// transactions that merge or vanish, long values, commits with and without a sync, checkpoints, files made shorter, and commits in
-/// the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
+/// transactions that merge or vanish, long values, commits with and without a sync, checkpoints, pins made, read and dropped, files made
+/// shorter, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
 /// tables hold after it is known.
 #[derive(Clone, Debug)]
 pub struct StoreTrial {
@@ -236,8 +253,67 @@ impl StoreTrial {
             apply(&mut txn, step).map_err(words)?;
         }
         txn.put(&COMMITS, WORKS, work).map_err(words)?;
+        txn.put(&COMMITS, LAST_WORK, commit).map_err(words)?;
         txn.put(&COMMITS, ALL, commit).map_err(words)?;
+        let pins = pins(store);
+        txn.put(&PINS, 0, &encode_pins(&pins, self.pin_step(commit, &pins))).map_err(words)?;
         txn.commit_with(durability).map_err(words)
+    }
+
+    /// What is done with the pins after a commit. Some seeds have none.
+    fn pin_step(&self, commit: u64, pins: &Pins) -> PinStep {
+        let mut rng = Rng::new(self.seed.rotate_left(17) ^ commit);
+        let (which, chance) = (rng.index(3), rng.below(3));
+        let is_there = pins.contains_key(PIN_NAMES[which]);
+        match (chance, is_there) {
+            _ if self.seed.is_multiple_of(3) => PinStep::None,
+            (0, false) => PinStep::Make(which),
+            (0, true) => PinStep::Drop(which),
+            _ => PinStep::None,
+        }
+    }
+
+    /// Whether the pins are those that the last commit found, or those and what was done after it; and whether each shows what was there
+    /// when it was made.
+    fn check_pins(&self, store: &Store) -> Result<(), String> {
+        let found = pins(store);
+        let row = store.snapshot().get(&PINS, 0).map_err(words)?.map(Cow::into_owned).unwrap_or_default();
+        let last = Self::last_work(&store.snapshot())?;
+        if !is_expected(&found, &row, last) {
+            return Err(format!("pins {found:?}; the last commit said {:?}", String::from_utf8_lossy(&row)));
+        }
+        for (name, when) in found {
+            let pinned = store.as_of(&name).map_err(words)?.ok_or("a pin that is listed and not there")?;
+            compare(&pinned, &self.model_of(&pinned)?).map_err(|what| format!("as of {name}: {what}"))?;
+            let commit = Self::last_commit(&pinned)?;
+            if commit >= when {
+                return Err(format!("pin {name} of number {when} has commit {commit}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each pin that can be read shows what was there when it was made.
+    ///
+    /// # Errors
+    /// Says which table holds something that nobody wrote.
+    pub fn check_readable_pins(&self, store: &Store) -> Result<(), String> {
+        store.pins().iter().try_for_each(|pin| match store.as_of(&pin.name) {
+            Ok(Some(pinned)) => self.check_readable(&pinned),
+            _ => Ok(()),
+        })
+    }
+
+    /// The last commit, or pin, that there is.
+    fn last(store: &Store) -> Result<u64, String> {
+        let commit = Self::last_commit(&store.snapshot())?;
+        // A pin goes only after a later commit.
+        Ok(pins(store).into_values().fold(commit, u64::max))
+    }
+
+    /// Which commit was the last that did some work.
+    fn last_work(snapshot: &Snapshot<'_>) -> Result<u64, String> {
+        Ok(snapshot.get(&COMMITS, LAST_WORK).map_err(words)?.unwrap_or(0))
     }
 
     /// Which commit was the store's last.
@@ -267,6 +343,52 @@ impl StoreTrial {
             _ => Ok(()),
         })
     }
+}
+
+fn pins(store: &Store) -> Pins {
+    store.pins().into_iter().map(|pin| (pin.name, pin.when)).collect()
+}
+
+/// `first=3 third=9 +second`: the pins, and what is to be done.
+fn encode_pins(pins: &Pins, step: PinStep) -> Vec<u8> {
+    let mut text: String = pins.iter().map(|(name, when)| format!("{name}={when} ")).collect();
+    match step {
+        PinStep::None => {}
+        PinStep::Make(which) => text += &format!("+{}", PIN_NAMES[which]),
+        PinStep::Drop(which) => text += &format!("-{}", PIN_NAMES[which]),
+    }
+    text.into_bytes()
+}
+
+fn decode_pins(row: &[u8]) -> Option<(Pins, PinStep)> {
+    let (mut pins, mut step) = (Pins::new(), PinStep::None);
+    for word in std::str::from_utf8(row).ok()?.split_whitespace() {
+        let which = PIN_NAMES.iter().position(|name| word.get(1..) == Some(name));
+        match (word.split_once('='), which) {
+            (Some((name, when)), _) => drop(pins.insert(name.to_owned(), when.parse().ok()?)),
+            (None, Some(which)) if word.starts_with('+') => step = PinStep::Make(which),
+            (None, Some(which)) => step = PinStep::Drop(which),
+            (None, None) => return None,
+        }
+    }
+    Some((pins, step))
+}
+
+/// Whether these are the pins that a commit found, or those after what was done when it had landed.
+fn is_expected(found: &Pins, row: &[u8], commit: u64) -> bool {
+    let Some((mut pins, step)) = decode_pins(row) else { return false };
+    if *found == pins {
+        return true;
+    }
+    match step {
+        PinStep::None => return false,
+        PinStep::Make(which) => {
+            let made = found.get(PIN_NAMES[which]).filter(|when| **when > commit);
+            pins.extend(made.map(|when| (PIN_NAMES[which].to_owned(), *when)));
+        }
+        PinStep::Drop(which) => drop(pins.remove(PIN_NAMES[which])),
+    }
+    *found == pins
 }
 
 /// The rows of a table.
@@ -313,6 +435,7 @@ impl Life {
     /// The next commit.
     fn commit(&self) -> Result<(), String> {
         let commit = self.begin();
+        let step = self.trial.pin_step(commit, &pins(&self.store));
         let mut rng = Rng::new(self.trial.seed ^ commit << 32);
         let durability = self.trial.durability(&mut rng);
         // Once more, if it failed. A store that is broken says no; one that says yes must keep everything.
@@ -324,6 +447,7 @@ impl Life {
         if durability == Durability::Sync {
             self.ack(commit);
         }
+        self.change_pins(step)?;
         match rng.below(18) {
             0 | 1 => self.store.checkpoint().map_err(words)?,
             2 | 3 => self.store.sync().map_err(words)?,
@@ -332,6 +456,28 @@ impl Life {
             _ => return Ok(()),
         }
         self.ack(commit);
+        Ok(())
+    }
+
+    /// Makes or drops a pin. One that was made is durable, and so is everything before.
+    fn change_pins(&self, step: PinStep) -> Result<(), String> {
+        match step {
+            PinStep::None => {}
+            PinStep::Make(which) => {
+                let number = self.begin();
+                self.store.pin(PIN_NAMES[which], number).map_err(words)?;
+                self.ack(number);
+            }
+            PinStep::Drop(which) => {
+                let held =
+                    self.store.as_of(PIN_NAMES[which]).map_err(words)?.ok_or("a pin that is listed and not there")?;
+                if !self.store.unpin(PIN_NAMES[which]).map_err(words)? {
+                    return Err("a pin that was there and is not".to_owned());
+                }
+                // Whoever reads as of it goes on.
+                compare(&held, &self.trial.model_of(&held)?)?;
+            }
+        }
         Ok(())
     }
 
@@ -391,7 +537,7 @@ impl Engine for StoreTrial {
         let store = self.open(&disk)?;
         // A snapshot that is held over everything must not change what is kept.
         let snapshot = store.snapshot();
-        let held = Self::last_commit(&snapshot)?;
+        let held = Self::last(&store)?;
         let begun = Arc::new(Mutex::new(held));
         let landing = Arc::default();
         let life = Life { trial: self.clone(), store: store.clone(), acks: acks.clone(), begun, landing };
@@ -404,9 +550,10 @@ impl Engine for StoreTrial {
 
     fn check(&self, disk: &SimDisk, _seen: Progress) -> Result<u64, String> {
         let store = self.open(disk)?;
-        let commit = Self::last_commit(&store.snapshot())?;
+        let last = Self::last(&store)?;
         let snapshot = store.snapshot();
         compare(&snapshot, &self.model_of(&snapshot)?)?;
+        self.check_pins(&store)?;
         store.verify().map_err(words)?;
         // Opening a file writes nothing: what was recovered is in memory until a checkpoint has written it down. With some seeds
         // that belongs to recovery, and is crashed with it.
@@ -414,7 +561,7 @@ impl Engine for StoreTrial {
             store.checkpoint().map_err(words)?;
             store.verify().map_err(words)?;
         }
-        Ok(commit)
+        Ok(last)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::btree::Root;
 use crate::error::{Error, Result};
+use crate::pins::Pins;
 
 const GROUP: usize = 16;
 
@@ -19,6 +20,8 @@ pub(crate) struct Catalog {
     roots: Vec<Arc<[Root; GROUP]>>,
     /// Places of dropped tables.
     vacant: Arc<Vec<usize>>,
+    /// The pins that there are in this version.
+    pins: Arc<Pins>,
 }
 
 /// The names of a table's types, made when they are asked for. Two of these are the same function only if they make the same
@@ -120,6 +123,19 @@ impl Catalog {
         if self.root(place) != root {
             Arc::make_mut(&mut self.roots[place / GROUP])[place % GROUP] = root;
         }
+    }
+
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    pub(crate) fn pins_mut(&mut self) -> &mut Pins {
+        Arc::make_mut(&mut self.pins)
+    }
+
+    /// The tables alone.
+    pub(crate) fn without_pins(&self) -> Self {
+        Self { pins: Arc::default(), ..self.clone() }
     }
 
     /// The tables with their types and roots, by name.

@@ -17,15 +17,19 @@ use kauri_arena::{Reader, Sealed, Stamp};
 
 use crate::btree::{self, Of, Old, PagesMut, Root};
 use crate::catalog::Catalog;
+use crate::content;
 use crate::durable::Durable;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::group::{Ticket, Until};
+use crate::kept;
 use crate::meta::{META_BYTES, Meta};
 use crate::node;
 use crate::overflow::RunsMut;
 use crate::pager::{Pager, Run};
+use crate::pins::{self, PinChange};
+use crate::read::Access;
 use crate::store::State;
 use crate::sync::{lock, wait};
 
@@ -80,7 +84,7 @@ pub(crate) enum Held<'a> {
 impl Durable {
     /// Begins a checkpoint of everything committed so far, in the writer's turn. No other is going on.
     pub(crate) fn begin_checkpoint(&self, state: &mut State) -> Result<(Job, Held<'_>)> {
-        let (job, version) = self.begin(state)?;
+        let (job, version) = self.begin(state, None)?;
         let stamp = version.version();
         // What is in it was shown before, when it was written.
         self.arena.publish(version, state.catalog.clone());
@@ -89,20 +93,26 @@ impl Durable {
         Ok((job, Held::Version(reader)))
     }
 
-    fn begin(&self, state: &mut State) -> Result<(Job, Sealed)> {
+    fn begin(&self, state: &mut State, pins: Option<PinChange<'_>>) -> Result<(Job, Sealed)> {
         self.check()?;
         self.settle(state)?;
         self.drain(Until::Written)?;
-        let job = self.make_job(state);
+        let job = self.make_job(state, pins);
         self.or_break(job)
     }
 
-    fn make_job(&self, state: &mut State) -> Result<(Job, Sealed)> {
+    fn make_job(&self, state: &mut State, pins: Option<PinChange<'_>>) -> Result<(Job, Sealed)> {
         let turn = state.turn.as_mut().expect("a store in a file has a log");
         state.pager.begin();
         state.pager.cut_tail();
         write_catalog(&mut state.pager, &state.catalog, &mut turn.catalog)?;
-        let bitmap = make_bitmap(&mut state.pager, &mut turn.bitmap)?;
+        // What the versions had and have no more is known from here on: what follows belongs to none of them.
+        kept::write(&mut state.pager, &mut turn.kept)?;
+        if let Some(change) = pins {
+            pins::apply(state, change)?;
+        }
+        let turn = state.turn.as_mut().expect("as above");
+        let bitmap = state.pager.unseen(|pager| make_bitmap(pager, &mut turn.bitmap))?;
         let version = state.pager.commit();
         let stamp = version.version();
         let mut bits = vec![0; bitmap.pages as usize * state.page_bytes];
@@ -115,6 +125,8 @@ impl Durable {
             catalog: turn.catalog,
             bitmap_page: bitmap.first,
             bitmap_pages: bitmap.pages,
+            pins: turn.pins,
+            kept: turn.kept,
             ..turn.meta
         };
         // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
@@ -239,9 +251,9 @@ impl Durable {
         Ok(())
     }
 
-    /// Makes a checkpoint without giving the turn up: of a transaction that is no record, or when the ring is full.
-    pub(crate) fn checkpoint_in_turn(&self, state: &mut State) -> Result<()> {
-        let (job, version) = self.begin(state)?;
+    /// Makes a checkpoint without giving the turn up: of a transaction that is no record, when the ring is full, or of other pins.
+    pub(crate) fn checkpoint_in_turn(&self, state: &mut State, pins: Option<PinChange<'_>>) -> Result<()> {
+        let (job, version) = self.begin(state, pins)?;
         // What the transaction did is in the pages.
         state.turn.as_mut().expect("as above").body.clear();
         if planted!(PublishBeforeDurable) {
@@ -267,12 +279,12 @@ impl Durable {
             return Ok(());
         }
         if !turn.ring.is_empty() {
-            self.checkpoint_in_turn(state)?;
+            self.checkpoint_in_turn(state, None)?;
         }
         // What only the last checkpoint but one held is free now.
         state.pager.reclaim();
         if u64::from(state.pager.free_tail()) * CUT_SHARE > u64::from(state.pager.end()) {
-            self.checkpoint_in_turn(state)?;
+            self.checkpoint_in_turn(state, None)?;
         }
         Ok(())
     }
@@ -309,7 +321,7 @@ impl Held<'_> {
 
 /// Brings the tree of the catalog up to date.
 fn write_catalog(pages: &mut Pager<Catalog>, catalog: &Catalog, root: &mut Root) -> Result<()> {
-    let mut gone: BTreeSet<Vec<u8>> = catalog_rows(pages, *root)?.into_iter().map(|(name, _)| name).collect();
+    let mut gone = names(pages, *root)?;
     for (name, types, table) in catalog.iter() {
         let row = encode_table(types, table);
         gone.remove(name.as_bytes());
@@ -330,16 +342,32 @@ fn encode_table(types: &str, root: Root) -> Vec<u8> {
     [&root.page.to_le_bytes()[..], &root.rows.to_le_bytes(), types.as_bytes()].concat()
 }
 
-/// The rows of the catalog's tree.
-pub(crate) fn catalog_rows(pages: &Pager<Catalog>, root: Root) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut rows = Vec::new();
-    let mut scan = btree::Scan::first(crate::read::Access::Turn(pages), root)?;
-    while let Some(btree::Row { node, index, .. }) = scan.next()? {
-        let mut name = Vec::new();
-        node.key_into(index, &mut name);
-        rows.push((name, node.value(index).bytes().to_vec()));
-    }
-    Ok(rows)
+/// The names in the catalog's tree.
+fn names(pages: &Pager<Catalog>, root: Root) -> Result<BTreeSet<Vec<u8>>> {
+    let mut names = BTreeSet::new();
+    content::for_each(Access::Turn(pages), root, |name, _| {
+        names.insert(name.to_vec());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// The tables that a catalog's tree names.
+pub(crate) fn read_catalog(access: Access<'_>, root: Root) -> Result<Catalog> {
+    let mut catalog = Catalog::default();
+    content::for_each(access, root, |name, row| {
+        let name = <str as kauri_wire::Key>::decode(name)?;
+        let fault = Fault::new("a table in the catalog", row.len() as u64);
+        let wrong = || Error::Corrupt { page: root.page, fault };
+        let (root, types) = row.split_at_checked(12).ok_or_else(wrong)?;
+        let types = <str as kauri_wire::Key>::decode(types)?;
+        let page = u32::from_le_bytes(root[..4].try_into().expect("four bytes"));
+        let rows = u64::from_le_bytes(root[4..].try_into().expect("eight bytes"));
+        let place = catalog.find_or_make_named(name, types).ok_or_else(wrong)?;
+        catalog.set_root(place, Root { page, rows });
+        Ok(())
+    })?;
+    Ok(catalog)
 }
 
 const BITMAP_HEADER_BYTES: usize = 32;

@@ -98,6 +98,9 @@ pub(crate) struct Turn {
     pub(crate) meta: Meta,
     /// The tree in which the catalog was written last.
     pub(crate) catalog: Root,
+    /// The trees of the pins, and of the pages that are kept for them.
+    pub(crate) pins: Root,
+    pub(crate) kept: Root,
     pub(crate) bitmap: Option<Run>,
     /// Nothing was committed since the store was opened.
     pub(crate) opened: bool,
@@ -183,7 +186,7 @@ impl Durable {
             // other would follow it: a commit that nobody made in this life. So the first commit of a life is a checkpoint, and
             // its records have numbers that nothing in the ring has.
             turn.ring.skip_ahead();
-            self.checkpoint_in_turn(state)?;
+            self.checkpoint_in_turn(state, None)?;
             return Ok(Pending::default());
         }
         let is_overfull = state.pager.is_overfull_of_born();
@@ -191,7 +194,7 @@ impl Durable {
             // The log does not have it, or memory has no room for what is not in the file. If the checkpoint's meta page is damaged later, the one before must not be followed by
             // records from here on, with a commit missing in between.
             turn.ring.skip_ahead();
-            self.checkpoint_in_turn(state)?;
+            self.checkpoint_in_turn(state, None)?;
             return Ok(Pending::default());
         }
         let (offset, record) = turn.ring.append(&turn.body);

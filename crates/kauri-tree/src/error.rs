@@ -103,6 +103,11 @@ pub enum Error {
         /// The name.
         name: Box<str>,
     },
+    /// A pin was to be made under a name that another has.
+    PinExists {
+        /// The name.
+        name: Box<str>,
+    },
     /// The keys of a table are not in the order of their bytes, and without their type no key can be found.
     OwnOrder {
         /// The table.
@@ -249,6 +254,7 @@ impl fmt::Display for Error {
             }
             Self::NotEmpty => f.write_str("expected a store without tables to restore all of a stream into"),
             Self::Exists { name } => write!(f, "expected no file `{name}` yet"),
+            Self::PinExists { name } => write!(f, "expected no pin `{name}` yet"),
             Self::OwnOrder { table } => {
                 write!(f, "the keys of table `{table}` are in an order that only their type knows")
             }

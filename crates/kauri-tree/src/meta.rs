@@ -3,7 +3,7 @@
 //! ```text
 //!   0  checksum u64     of the bytes 8 to 256, keyed by the page number
 //!   8  magic            "KauriDB\0"
-//!  16  format u32       1
+//!  16  format u32       1, or 2 if there are pins or pages kept for them
 //!  20  page size u32
 //!  24  checkpoint u64   one more at every checkpoint
 //!  32  version u64      the version that the checkpoint holds
@@ -14,7 +14,9 @@
 //!  64  log chain u64    the checksum of the record before it
 //!  72  catalog page u32, rows u64 at 76
 //!  84  bitmap page u32, pages u32 at 88
-//!  92  zero to 256
+//!  92  pins page u32, rows u64 at 96             format 2
+//! 104  kept pages: page u32, rows u64 at 108     format 2
+//! 116  zero to 256
 //! ```
 //!
 //! There are two, in pages 0 and 1. A checkpoint writes the one that is not the newest, after everything it points to is
@@ -30,8 +32,10 @@ pub(crate) const META_BYTES: usize = 256;
 pub(crate) const LOG_PAGE: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"KauriDB\0";
-/// The format that this code writes, and the only one it reads.
-pub(crate) const FORMAT: u32 = 1;
+/// The newest format that this code reads. It writes the oldest in which everything can be said, so that a store without pins is
+/// read by programs that know of none.
+pub(crate) const FORMAT: u32 = 2;
+const FORMAT_WITHOUT_PINS: u32 = 1;
 
 /// What a meta page says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +49,8 @@ pub(crate) struct Meta {
     pub(crate) catalog: Root,
     pub(crate) bitmap_page: u32,
     pub(crate) bitmap_pages: u32,
+    pub(crate) pins: Root,
+    pub(crate) kept: Root,
 }
 
 /// Where the log goes on after a checkpoint.
@@ -65,11 +71,16 @@ pub(crate) enum Unusable {
 }
 
 impl Meta {
+    fn format(&self) -> u32 {
+        let has_pins = self.pins != Root::default() || self.kept != Root::default();
+        if has_pins { FORMAT } else { FORMAT_WITHOUT_PINS }
+    }
+
     pub(crate) fn encode(&self, page: u32) -> [u8; META_BYTES] {
         let mut bytes = [0; META_BYTES];
         bytes[8..16].copy_from_slice(&MAGIC);
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
-        put(16, &FORMAT.to_le_bytes());
+        put(16, &self.format().to_le_bytes());
         put(20, &self.page_bytes.to_le_bytes());
         put(24, &self.checkpoint.to_le_bytes());
         put(32, &self.version.to_le_bytes());
@@ -82,6 +93,10 @@ impl Meta {
         put(76, &self.catalog.rows.to_le_bytes());
         put(84, &self.bitmap_page.to_le_bytes());
         put(88, &self.bitmap_pages.to_le_bytes());
+        put(92, &self.pins.page.to_le_bytes());
+        put(96, &self.pins.rows.to_le_bytes());
+        put(104, &self.kept.page.to_le_bytes());
+        put(108, &self.kept.rows.to_le_bytes());
         let sum = checksum(&bytes, page);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -94,9 +109,10 @@ impl Meta {
         if bytes[8..16] != MAGIC || !whole {
             return Err(Unusable::Broken);
         }
-        if half(16) != FORMAT {
+        if !(FORMAT_WITHOUT_PINS..=FORMAT).contains(&half(16)) {
             return Err(Unusable::Newer(half(16)));
         }
+        // What the older format has there is zero, which is a tree without rows.
         Ok(Self {
             page_bytes: half(20),
             checkpoint: word(24),
@@ -107,6 +123,8 @@ impl Meta {
             catalog: Root { page: half(72), rows: word(76) },
             bitmap_page: half(84),
             bitmap_pages: half(88),
+            pins: Root { page: half(92), rows: word(96) },
+            kept: Root { page: half(104), rows: word(108) },
         })
     }
 }
@@ -131,12 +149,22 @@ mod tests {
             catalog: Root { page: 77, rows: 2 },
             bitmap_page: 78,
             bitmap_pages: 1,
+            pins: Root { page: 79, rows: 1 },
+            kept: Root { page: 80, rows: 5 },
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Meta::decode(&meta().encode(1), 1), Ok(meta()));
+    }
+
+    #[test]
+    fn a_store_without_pins_has_the_format_from_before_there_were_any() {
+        let without = Meta { pins: Root::default(), kept: Root::default(), ..meta() };
+        let format = |meta: Meta| meta.encode(0)[16];
+        assert_eq!((format(without), format(meta())), (1, 2));
+        assert_eq!(Meta::decode(&without.encode(0), 0), Ok(without));
     }
 
     #[test]
@@ -153,9 +181,9 @@ mod tests {
     #[test]
     fn a_newer_format_is_told_apart_from_damage() {
         let mut bytes = meta().encode(0);
-        bytes[16] = 2;
+        bytes[16] = 3;
         let sum = checksum(&bytes, 0);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Meta::decode(&bytes, 0), Err(Unusable::Newer(2)));
+        assert_eq!(Meta::decode(&bytes, 0), Err(Unusable::Newer(3)));
     }
 }

@@ -6,7 +6,7 @@ use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Root};
 use crate::catalog::Catalog;
-use crate::checkpoint::{catalog_rows, read_bitmap};
+use crate::checkpoint::{read_bitmap, read_catalog};
 use crate::disk::{Disk, File, Open};
 use crate::durable::{Durable, Turn};
 use crate::error::{Error, Fault, Result};
@@ -17,6 +17,8 @@ use crate::meta::{FORMAT, LOG_PAGE, LogStart, META_BYTES, Meta, Unusable};
 use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::{Pager, Run};
+use crate::pins;
+use crate::read::Access;
 use crate::store::State;
 
 /// The smallest cache: a way down each of a few trees.
@@ -94,6 +96,8 @@ fn lay_out(disk: &dyn Disk, aside: &str, page_bytes: usize, log_bytes: usize) ->
         catalog: Root::default(),
         bitmap_page: 0,
         bitmap_pages: 0,
+        pins: Root::default(),
+        kept: Root::default(),
     };
     // Zeros all through, so that writing the log later changes bytes and nothing else.
     let zeros = vec![0; (1 << 20).min(log_bytes).max(page_bytes)];
@@ -206,14 +210,17 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     };
     let mut pager = Pager::in_file(writer, meta.end, free, Arc::clone(&file));
     pager.keep(vec![version]);
-    let catalog = read_catalog(&pager, &meta)?;
+    let mut catalog = read_catalog(Access::Turn(&pager), meta.catalog)?;
+    *catalog.pins_mut() = pins::read(Access::Turn(&pager), meta.pins, version)?;
+    pager.set_newest_pin(catalog.pins().values().map(|pinned| pinned.version).max());
     let ring_bytes = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
     let mut ring = Ring::new(ring_bytes, sector(page_bytes), meta.log);
     let body = Body::new(ring.body_bytes_max());
     let mut state = State { pager, catalog, page_bytes, turn: None };
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
-    state.turn = Some(Turn { ring, body, meta, catalog: meta.catalog, bitmap, opened: true, cut_all: false });
+    let Meta { catalog, pins, kept, .. } = meta;
+    state.turn = Some(Turn { ring, body, meta, catalog, pins, kept, bitmap, opened: true, cut_all: false });
     Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 
@@ -243,21 +250,6 @@ fn read_free(file: &StoreFile, meta: &Meta) -> Result<(FreeSet, Option<Run>)> {
         Some(page) => Err(corrupt(run.first, "metas and a log that are in use", page.into())),
         None => Ok((free, Some(run))),
     }
-}
-
-fn read_catalog(pager: &Pager<Catalog>, meta: &Meta) -> Result<Catalog> {
-    let mut catalog = Catalog::default();
-    for (name, row) in catalog_rows(pager, meta.catalog)? {
-        let name = <str as kauri_wire::Key>::decode(&name)?;
-        let wrong = || corrupt(meta.catalog.page, "a table in the catalog", row.len() as u64);
-        let (root, types) = row.split_at_checked(12).ok_or_else(wrong)?;
-        let types = <str as kauri_wire::Key>::decode(types)?;
-        let page = u32::from_le_bytes(root[..4].try_into().expect("four bytes"));
-        let rows = u64::from_le_bytes(root[4..].try_into().expect("eight bytes"));
-        let place = catalog.find_or_make_named(name, types).ok_or_else(wrong)?;
-        catalog.set_root(place, Root { page, rows });
-    }
-    Ok(catalog)
 }
 
 /// Does again what the log says.

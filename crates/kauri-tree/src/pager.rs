@@ -6,8 +6,13 @@
 //!
 //! ```text
 //! free ──make──> own ──commit──> alive ──retire, commit──> waiting ──nobody sees it──> free
+//!                 │                └─────retire, commit──> kept ──no pin sees it──> waiting
 //!                 └──retire, abort──> free
 //! ```
+//!
+//! A page that was born by the version of the newest pin and is given up later was alive in that version: the pin sees it, and it is
+//! kept. For the arena it goes on living, so that whoever reads as of the pin finds it. Only pages that belong to no version (those of
+//! the bitmap, of the pins and of the list of kept pages) are given up as such.
 //!
 //! This layer knows nothing of what is in pages.
 
@@ -47,6 +52,14 @@ impl Run {
     }
 }
 
+/// A run that was given up, and when it was born.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dead {
+    pub(crate) run: Run,
+    /// [`Stamp::FIRST`], at which no page is born, if that could not be found out.
+    pub(crate) birth: Stamp,
+}
+
 /// The pages of a store, seen by its writer.
 #[derive(Debug)]
 pub(crate) struct Pager<R> {
@@ -58,6 +71,12 @@ pub(crate) struct Pager<R> {
     dying: Vec<(Stamp, Vec<Run>)>,
     /// Pages that died, by a version that somebody holds and that still has them.
     waiting: BTreeMap<Stamp, Vec<Run>>,
+    /// The version of the newest pin.
+    newest_pin: Option<Stamp>,
+    /// Pages that died and that pins see, by the newest pin that does. In a file: those that its own list does not have yet.
+    kept: BTreeMap<Stamp, Vec<Dead>>,
+    /// What is given up now belongs to no version.
+    is_unseen: bool,
     /// The transaction and those nested in it; empty between transactions.
     levels: Vec<Level>,
     scratch: Vec<u8>,
@@ -74,7 +93,9 @@ struct Level {
     base: Stamp,
     made: Vec<Run>,
     /// Pages of the levels below, and of the version before, that it gave up.
-    retired: Vec<Run>,
+    retired: Vec<Dead>,
+    /// Such pages that no pin sees.
+    unseen: Vec<Run>,
 }
 
 impl<R: Send + Sync> Pager<R> {
@@ -86,6 +107,9 @@ impl<R: Send + Sync> Pager<R> {
             end,
             dying: Vec::new(),
             waiting: BTreeMap::new(),
+            newest_pin: None,
+            kept: BTreeMap::new(),
+            is_unseen: false,
             levels: Vec::new(),
             scratch: Vec::new(),
             file: None,
@@ -176,7 +200,7 @@ impl<R: Send + Sync> Pager<R> {
             self.make_room();
         }
         let base = self.writer.tick();
-        self.levels.push(Level { base, made: Vec::new(), retired: Vec::new() });
+        self.levels.push(Level { base, made: Vec::new(), retired: Vec::new(), unseen: Vec::new() });
     }
 
     /// Lets pages leave memory, if there are too many.
@@ -208,8 +232,9 @@ impl<R: Send + Sync> Pager<R> {
         if !planted!(ForgetPagesOfNested) {
             self.level().made.extend(child.made);
         }
-        for run in child.retired {
-            self.retire_run(run);
+        assert!(child.unseen.is_empty(), "pages of no version are not changed in nested transactions");
+        for dead in child.retired {
+            self.retire_run(dead.run);
         }
     }
 
@@ -230,18 +255,90 @@ impl<R: Send + Sync> Pager<R> {
 
     /// Ends the transaction: its pages are a version, to be published.
     pub(crate) fn commit(&mut self) -> Sealed {
+        self.keep_seen();
         let level = self.levels.pop().expect("a transaction is open");
         assert!(self.levels.is_empty(), "nested transactions end before the one around them");
         // The version's own stamp: later than every page of it.
         let version = self.writer.tick();
-        for run in &level.retired {
+        for run in &level.unseen {
             self.writer.retire(run.first);
         }
         if self.file.is_some() {
             self.born.extend(level.made.iter().map(|run| run.first));
         }
-        self.dying.push((version, level.retired));
+        self.dying.push((version, level.unseen));
         self.writer.seal()
+    }
+
+    /// The version that the transaction will be, if nothing is nested in it before its end.
+    pub(crate) fn version_to_be(&self) -> Stamp {
+        assert_eq!(self.levels.len(), 1, "versions are made by transactions that are not nested");
+        self.writer.now().next()
+    }
+
+    pub(crate) fn set_newest_pin(&mut self, pin: Option<Stamp>) {
+        self.newest_pin = pin;
+    }
+
+    /// Whether a pin sees a page of the newest version, or may see it, as far as is known: then nothing is gained by moving it.
+    pub(crate) fn is_pinned(&self, page: u32) -> bool {
+        let pin = self.newest_pin.filter(|_| !self.is_unseen);
+        pin.is_some_and(|pin| self.writer.birth(page).is_none_or(|birth| birth <= pin))
+    }
+
+    /// Runs work that gives up pages which belong to no version: no pin sees them, whenever they were born.
+    pub(crate) fn unseen<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.is_unseen = !planted!(KeepOwnPages);
+        let done = work(self);
+        self.is_unseen = false;
+        done
+    }
+
+    /// Divides what the transaction has given up so far into what the newest pin sees, and what nobody will see.
+    pub(crate) fn keep_seen(&mut self) {
+        let newest = self.newest_pin.filter(|_| !planted!(FreePinnedPage));
+        let level = self.levels.last_mut().expect("a transaction is open");
+        let retired = level.retired.drain(..);
+        let Some(pin) = newest else { return level.unseen.extend(retired.map(|dead| dead.run)) };
+        for dead in retired {
+            match dead.birth <= pin {
+                true => self.kept.entry(pin).or_default().push(dead),
+                false => level.unseen.push(dead.run),
+            }
+        }
+    }
+
+    /// The pages that are kept for pins, and for which; in a file those that its own list does not have.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Stamp, Dead)> + '_ {
+        self.kept.iter().flat_map(|(pin, dead)| dead.iter().map(|dead| (*pin, *dead)))
+    }
+
+    /// Takes the pages that are kept for pins, for the file's own list.
+    pub(crate) fn take_kept(&mut self) -> BTreeMap<Stamp, Vec<Dead>> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Takes the pages that are kept for one pin.
+    pub(crate) fn take_kept_for(&mut self, pin: Stamp) -> Vec<Dead> {
+        self.kept.remove(&pin).unwrap_or_default()
+    }
+
+    /// Keeps a page for a pin that sees it.
+    pub(crate) fn keep_for(&mut self, pin: Stamp, dead: Dead) {
+        self.kept.entry(pin).or_default().push(dead);
+    }
+
+    /// Gives up a page that was kept for a pin, and that no other sees.
+    pub(crate) fn retire_kept(&mut self, run: Run) {
+        self.level().unseen.push(run);
+    }
+
+    /// When a run was born; brings it from the file if need be.
+    fn birth_of(&self, run: Run) -> Stamp {
+        let birth = || self.writer.birth(run.first);
+        // What cannot be read is seen by every pin, as far as is known: it is kept longest.
+        let brought = || self.load(run).ok().and_then(|()| birth());
+        birth().or_else(brought).unwrap_or(Stamp::FIRST)
     }
 
     /// Frees the pages that nobody can see any more.
@@ -272,8 +369,11 @@ impl<R: Send + Sync> Pager<R> {
         if self.is_own(run.first) {
             assert_eq!(self.writer.untake(run.first), run.pages, "{run:?} is the transaction's own");
             self.set_free(run);
+        } else if self.is_unseen {
+            self.level().unseen.push(run);
         } else {
-            self.level().retired.push(run);
+            let birth = self.newest_pin.map_or(Stamp::FIRST, |_| self.birth_of(run));
+            self.level().retired.push(Dead { run, birth });
         }
     }
 

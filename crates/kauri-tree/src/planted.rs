@@ -167,6 +167,19 @@ mod bugs {
         TrustTornMeta,
         /// A page is believed whatever its checksum says.
         TrustDamagedPage,
+        // Pins.
+        /// A page that a pin sees is free when it dies.
+        FreePinnedPage,
+        /// A page that an older pin sees is free when a newer one goes.
+        FreeForOlderPin,
+        /// A page that only a pin saw is not free when that goes.
+        LeakOnUnpin,
+        /// Pages are kept for the newest pin after it has gone.
+        KeepForGonePin,
+        /// Pages that belong to no version are kept for pins.
+        KeepOwnPages,
+        /// What a checkpoint itself gives up is not in its list of kept pages.
+        ForgetKeptByCheckpoint,
         // Making and recovery.
         /// A new store gets its name before its bytes are durable.
         NameUnsyncedFile,

@@ -1,5 +1,7 @@
 //! One version of a store, to be read.
 
+use std::sync::Arc;
+
 use kauri_arena::{Operation, Reader};
 use kauri_wire::Key;
 
@@ -9,7 +11,8 @@ use crate::cursor::{Cursor, Plain};
 use crate::error::{Error, Fault, Result};
 use crate::overflow::Runs;
 use crate::pager::Run;
-use crate::read::{Access, Read, Source};
+use crate::pins::Pinned;
+use crate::read::{Access, Read, Source, with_pages};
 use crate::store::Store;
 use crate::table::Table;
 use crate::value::Value;
@@ -35,6 +38,8 @@ use crate::value::Value;
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     pages: VersionPages<'a>,
+    /// The pin whose version it shows. The version that it holds is the one in which the pin was found, and has all pages of it.
+    pinned: Option<Arc<Pinned>>,
 }
 
 /// The pages of a version.
@@ -47,7 +52,7 @@ pub(crate) struct VersionPages<'a> {
 impl<'a> Snapshot<'a> {
     #[inline]
     pub(crate) fn new(store: &'a Store) -> Self {
-        Self { pages: VersionPages { reader: store.arena().read(), store } }
+        Self { pages: VersionPages { reader: store.arena().read(), store }, pinned: None }
     }
 
     /// The number of this version; a later one has a greater number.
@@ -66,7 +71,18 @@ impl<'a> Snapshot<'a> {
     /// ```
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.pages.reader.version().number()
+        self.pinned.as_ref().map_or(self.pages.reader.version(), |pinned| pinned.version).number()
+    }
+
+    /// The version of a pin that this one has.
+    pub(crate) fn at(mut self, pinned: Arc<Pinned>) -> Result<Self> {
+        with_pages(self.access(), |access| pinned.catalog(access).map(drop))?;
+        self.pinned = Some(pinned);
+        Ok(self)
+    }
+
+    pub(crate) fn pinned(&self) -> Option<&Pinned> {
+        self.pinned.as_deref()
     }
 
     /// Whether it is a version of this store.
@@ -83,7 +99,16 @@ impl<'a> Snapshot<'a> {
         &self.pages
     }
 
+    #[inline]
     pub(crate) fn catalog(&self) -> &Catalog {
+        match &self.pinned {
+            None => self.newest_catalog(),
+            Some(pinned) => pinned.known_catalog().expect("it was read when the snapshot was made"),
+        }
+    }
+
+    /// The catalog of the version that is held, whatever is shown.
+    pub(crate) fn newest_catalog(&self) -> &Catalog {
         self.pages.reader.root()
     }
 
@@ -113,7 +138,7 @@ impl<'a> Snapshot<'a> {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     pub fn tables(&self) -> impl Iterator<Item = &str> {
-        self.pages.reader.root().iter().map(|(name, ..)| name)
+        self.catalog().iter().map(|(name, ..)| name)
     }
 }
 
@@ -217,7 +242,7 @@ impl Source for Snapshot<'_> {
     #[inline]
     #[expect(private_interfaces, reason = "a sealed trait's own business")]
     fn root(&self, name: &str, types: fn() -> String) -> Result<Option<Root>> {
-        let catalog = self.pages.reader.root();
+        let catalog = self.catalog();
         Ok(catalog.find(name, types)?.map(|place| catalog.root(place)))
     }
 }

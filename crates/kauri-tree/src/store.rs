@@ -1,6 +1,5 @@
 //! The store: one set of tables, many readers, one writer at a time.
 
-use std::collections::BTreeSet;
 use std::fmt;
 #[cfg(unix)]
 use std::path::Path;
@@ -8,24 +7,21 @@ use std::sync::Arc;
 
 use kauri_arena::{Arena, Stamp};
 
-use crate::btree::{self, Of, Root, Seen, Unknown};
 use crate::catalog::Catalog;
 use crate::change::{Change, Outcome};
 use crate::disk::Disk;
 #[cfg(unix)]
 use crate::disk::OsDisk;
 use crate::durable::{Durability, Durable, Pending, Turn};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Result};
 use crate::group::Until;
 use crate::keeper::Keeper;
 use crate::log::Ring;
 use crate::meta::LOG_PAGE;
 use crate::open::{self, Opened};
-use crate::overflow::{self, Reference};
 use crate::pager::Pager;
 use crate::queue::Queue;
 use crate::snapshot::Snapshot;
-use crate::table;
 use crate::watch::Watches;
 use crate::write::WriteTxn;
 
@@ -601,6 +597,11 @@ impl Store {
         outcome
     }
 
+    /// Takes the writer's turn, without a transaction.
+    pub(crate) fn turn(&self) -> TurnGuard<'_> {
+        self.shared.inner.turn()
+    }
+
     pub(crate) fn queue(&self) -> &Queue {
         &self.shared.queue
     }
@@ -669,103 +670,12 @@ impl Store {
             log_used_bytes: ring.map_or(0, Ring::used),
         }
     }
-
-    /// Looks at every page: whether each tree is one, and whether every page is used once, free, or waiting for a reader.
-    ///
-    /// # Errors
-    /// The first fault found.
-    ///
-    /// ```
-    /// use kauri_tree::{Store, Table, Write};
-    ///
-    /// const STOCK: Table<str, u64> = Table::new("stock");
-    /// let store = Store::in_memory()?;
-    /// let mut txn = store.begin();
-    /// txn.put(&STOCK, "apples", 12)?;
-    /// txn.commit()?;
-    /// let report = store.verify()?;
-    /// assert_eq!((report.tables, report.rows, report.pages), (1, 1, 1));
-    /// # Ok::<(), kauri_tree::Error>(())
-    /// ```
-    pub fn verify(&self) -> Result<Report> {
-        let mut state = self.shared.inner.turn();
-        // As a transaction that writes nothing: only in one are pages held.
-        state.pager.begin();
-        let report = verify(&state);
-        state.pager.abort();
-        report
-    }
-}
-
-fn verify(state: &State) -> Result<Report> {
-    let mut seen = BTreeSet::new();
-    let mut report = Report::default();
-    let mut own = Vec::new();
-    for (_, types, root) in state.catalog.iter() {
-        report.tables += 1;
-        report.rows += root.rows;
-        verify_table(state, types, root, &mut seen)?;
-    }
-    report.pages = seen.len();
-    for page in state.pager.free().iter().chain(state.pager.waiting()) {
-        claim(&mut seen, page)?;
-    }
-    if let Some(turn) = &state.turn {
-        btree::verify::<Of<[u8]>>(&state.pager, turn.catalog, &mut |what| {
-            if let Seen::Page(page) = what {
-                own.push(page);
-            }
-        })?;
-        own.extend(turn.bitmap.into_iter().flat_map(crate::pager::Run::iter));
-    }
-    for page in own {
-        claim(&mut seen, page)?;
-    }
-    match (state.first_page()..state.pager.end()).find(|page| !seen.contains(page)) {
-        Some(page) => {
-            Err(Error::Corrupt { page, fault: Fault::new("a page that is used, free or waiting", page.into()) })
-        }
-        None => Ok(report),
-    }
 }
 
 impl State {
     /// The first page that a tree can have.
-    fn first_page(&self) -> u32 {
+    pub(crate) fn first_page(&self) -> u32 {
         self.turn.as_ref().map_or(1, |turn| LOG_PAGE + turn.meta.log_pages)
-    }
-}
-
-/// Checks one tree and notes its pages.
-fn verify_table(state: &State, types: &str, root: Root, seen: &mut BTreeSet<u32>) -> Result<()> {
-    let mut pages = Vec::new();
-    let mut references = Vec::new();
-    let mut see = |what: Seen<'_>| match what {
-        Seen::Page(page) => pages.push(page),
-        Seen::Overflow(reference) => references.push(Reference::decode(reference)),
-    };
-    // An order other than that of bytes is known only to the key's type, which is not here.
-    match table::is_bytewise(types) {
-        true => btree::verify::<Of<[u8]>>(&state.pager, root, &mut see)?,
-        false => btree::verify::<Unknown>(&state.pager, root, &mut see)?,
-    }
-    for page in pages {
-        claim(seen, page)?;
-    }
-    for reference in references {
-        let mut runs = Vec::new();
-        overflow::each(&state.pager, state.page_bytes, reference?, |run| runs.push(run))?;
-        for page in runs.into_iter().flat_map(crate::pager::Run::iter) {
-            claim(seen, page)?;
-        }
-    }
-    Ok(())
-}
-
-fn claim(seen: &mut BTreeSet<u32>, page: u32) -> Result<()> {
-    match seen.insert(page) {
-        true => Ok(()),
-        false => Err(Error::Corrupt { page, fault: Fault::new("a page used once", page.into()) }),
     }
 }
 
@@ -801,23 +711,4 @@ pub struct Stat {
     pub log_bytes: u64,
     /// How much of the log no checkpoint has taken over yet.
     pub log_used_bytes: u64,
-}
-
-/// What [`Store::verify`] found in order.
-///
-/// ```
-/// use kauri_tree::{Report, Store};
-///
-/// assert_eq!(Store::in_memory()?.verify()?, Report::default());
-/// # Ok::<(), kauri_tree::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Report {
-    /// How many tables there are.
-    pub tables: usize,
-    /// How many rows they have.
-    pub rows: u64,
-    /// How many pages hold them.
-    pub pages: usize,
 }

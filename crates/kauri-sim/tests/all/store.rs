@@ -91,7 +91,8 @@ pub(crate) fn check_damaged(trial: &StoreTrial, bytes: &[u8]) -> Result<(), Stri
         let disk = SimDisk::from_image(Image::new().with_file(STORE_NAME, bytes));
         let Ok(store) = trial.open(&disk) else { return Ok(()) };
         let snapshot = store.snapshot();
-        trial.check_readable(&snapshot)
+        trial.check_readable(&snapshot)?;
+        trial.check_readable_pins(&store)
     }));
     read.unwrap_or_else(|_| Err("a panic".into()))
 }

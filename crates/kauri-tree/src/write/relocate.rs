@@ -32,11 +32,15 @@ impl WriteTxn<'_> {
         }
         if let Some(turn) = &mut state.turn {
             if next.is_none() {
-                // The tree in which the catalog is written is small.
+                // The trees of checkpoints are small.
                 mover.left = u32::MAX;
-                let mut root = turn.catalog;
-                mover.tree(&mut state.pager, &mut root, 0)?;
-                turn.catalog = root;
+                let [mut catalog, mut pins, mut kept] = [turn.catalog, turn.pins, turn.kept];
+                mover.tree(&mut state.pager, &mut catalog, 0)?;
+                state.pager.unseen(|pager| {
+                    mover.tree(pager, &mut pins, 0)?;
+                    mover.tree(pager, &mut kept, 0)
+                })?;
+                (turn.catalog, turn.pins, turn.kept) = (catalog, pins, kept);
             }
             if mover.moved > 0 {
                 turn.body.set_unfit();
@@ -76,7 +80,8 @@ impl Mover {
             }
             self.left -= 1;
             let found = self.find(pager, *root, row)?;
-            let mut depth = found.way.iter().rposition(|(page, _)| *page >= self.target).map_or(0, |last| last + 1);
+            let moves = |(page, _): &(u32, usize)| *page >= self.target && !pager.is_pinned(*page);
+            let mut depth = found.way.iter().rposition(moves).map_or(0, |last| last + 1);
             if !found.values.is_empty() {
                 depth = found.way.len();
             }
@@ -130,7 +135,7 @@ impl Mover {
         let mut runs = Vec::new();
         overflow::each(pager, pager.page_bytes(), reference, |run| runs.push(run))?;
         let [Run { first, pages }] = runs[..] else { return Ok(false) };
-        let is_behind = first + pages > self.target;
+        let is_behind = first + pages > self.target && !pager.is_pinned(first);
         Ok(is_behind && pager.find_free_run(pages).is_some_and(|place| place + pages <= self.target))
     }
 

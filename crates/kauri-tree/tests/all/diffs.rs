@@ -33,7 +33,11 @@ fn owned(difference: Difference<&[u8], Cow<'_, [u8]>>) -> (Vec<u8>, Option<Vec<u
 }
 
 /// Compares two versions table by table, with and without their types.
-fn check_pair<K: Bytes + ?Sized>(world: &World<K>, old: &(Snapshot<'_>, Models), new: &(Snapshot<'_>, Models)) {
+pub(crate) fn check_pair<K: Bytes + ?Sized>(
+    world: &World<K>,
+    old: &(Snapshot<'_>, Models),
+    new: &(Snapshot<'_>, Models),
+) {
     for (table, (old_model, new_model)) in world.tables.iter().zip(old.1.iter().zip(&new.1)) {
         let mut expected = expected(old_model, new_model);
         let raw = new.0.diff_tables(&old.0).unwrap();

@@ -14,6 +14,7 @@ mod histories;
 mod keeper;
 mod model;
 mod multi;
+mod pins;
 mod places;
 #[cfg(unix)]
 mod processes;

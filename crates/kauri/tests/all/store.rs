@@ -183,3 +183,78 @@ fn damage_is_found_and_files_are_made_shorter() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("damaged: page "), "{output:?}");
 }
+
+/// Writes a row of the stock.
+fn restock(file: &str, fruit: &str, count: u64) {
+    store(&["put", file, "stock", fruit, &count.to_string()]);
+}
+
+#[test]
+fn pins_are_made_listed_looked_at_and_taken_away() {
+    let folder = Folder::new("store-pins");
+    let file = &folder.filled("store");
+    assert_eq!(store(&["pin", file, "monday", "--when", "77"]), "monday\t77\t3 tables, 7 rows\n");
+    restock(file, "apples", 1);
+    store(&["del", file, "stock", "pears"]);
+    assert_eq!(store(&["pins", file]), "monday\t77\t3 tables, 7 rows\n");
+    let pins = store(&["pins", file, "--json"]);
+    assert!(pins.starts_with("{\"pin\":\"monday\",\"version\":"), "{pins}");
+    assert!(pins.ends_with(",\"when\":77,\"tables\":3,\"rows\":7}\n"), "{pins}");
+
+    let monday = ["--as-of", "monday"];
+    let then = |args: &[&str]| store(&[args, &monday].concat());
+    assert_eq!(store(&["get", file, "stock", "apples"]), "1\n");
+    assert_eq!(then(&["get", file, "stock", "apples"]), "12\n");
+    assert_eq!(then(&["get", file, "stock", "apples", "--json"]), "{\"key\":\"apples\",\"value\":\"12\"}\n");
+    assert_eq!(then(&["scan", file, "stock"]), "apples\t12\napricots\t3\npears\t5\n");
+    assert_eq!((store(&["count", file, "stock"]), then(&["count", file, "stock"])), ("2\n".into(), "3\n".into()));
+    assert_eq!(then(&["tables", file]).lines().nth(1), Some("stock\t3\ttext to u64"));
+    let verified = store(&["verify", file]);
+    assert!(verified.starts_with("sound: 3 tables, 6 rows") && verified.contains("; 1 pins keep"), "{verified}");
+
+    let changes = kauri(&["store", "diff", file, "--as-of", "monday"], b"");
+    assert_eq!(changes.status.code(), Some(1));
+    let expected = "-\tstock\tapples\t12\n+\tstock\tapples\t1\n-\tstock\tpears\t5\n";
+    assert_eq!(String::from_utf8_lossy(&changes.stdout), expected);
+    let fork = &folder.path("fork");
+    then(&["fork", file, fork]);
+    assert_eq!(then(&["diff", file, fork]), "");
+    assert_eq!(code(&["diff", file, fork]), Some(1));
+
+    assert!(refusal(&["store", "pin", file, "monday"], b"").contains("expected no pin `monday` yet"));
+    assert!(
+        refusal(&["store", "get", file, "stock", "apples", "--as-of", "friday"], b"")
+            .contains("there is no pin `friday`")
+    );
+    assert!(
+        refusal(&["store", "checkpoint", file, "-", "--since", "friday"], b"").contains("there is no pin `friday`")
+    );
+    assert_eq!((code(&["unpin", file, "monday"]), code(&["unpin", file, "monday"])), (Some(0), Some(1)));
+    assert_eq!(
+        (store(&["pins", file]), store(&["verify", file])),
+        (String::new(), verified.split(';').next().unwrap().to_owned() + "\n")
+    );
+}
+
+#[test]
+fn what_changed_since_a_pin_brings_a_copy_up_to_date() {
+    let folder = Folder::new("store-since");
+    let (file, copy) = (&folder.filled("store"), &folder.path("copy"));
+    store(&["pin", file, "sent"]);
+    restock(file, "plums", 9);
+    let (whole, changes) = (&folder.path("whole"), &folder.path("changes"));
+    store(&["checkpoint", file, whole, "--as-of", "sent"]);
+    let told = store(&["checkpoint", file, changes, "--since", "sent", "--json"]);
+    assert!(told.starts_with("{\"tables\":1,\"rows\":1,"), "{told}");
+    store(&["restore", copy, whole]);
+    assert_eq!(
+        (store(&["diff", file, copy, "--as-of", "sent"]), code(&["diff", file, copy])),
+        (String::new(), Some(1))
+    );
+    store(&["restore", copy, changes, "--update"]);
+    assert_eq!(store(&["diff", copy, file]), "");
+    assert!(
+        refusal(&["store", "restore", copy, changes, "--update"], b"")
+            .contains("the stream has what changed since content")
+    );
+}

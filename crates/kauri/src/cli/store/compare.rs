@@ -1,14 +1,14 @@
-//! `kauri store diff`: two files, row by row.
+//! `kauri store diff`: two files, row by row; or one, since a pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
-use kauri::tree::{RawTable, Snapshot};
+use kauri::tree::{Difference, RawTable, Snapshot, TableChange, TableDiff};
 use serde_json::json;
 
 use super::form::Forms;
-use super::{Manner, open_to_read, wrong};
+use super::{AsOf, Manner, open_to_read, wrong};
 use crate::cli::Trouble;
 
 /// A row and in which of the stores it is.
@@ -25,9 +25,15 @@ struct Printer<'o, W> {
     differing: u64,
 }
 
-pub(super) fn diff(first: &Path, second: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn diff(
+    first: &Path,
+    as_of: &AsOf,
+    second: &Path,
+    manner: Manner,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     let stores = (open_to_read(first)?, open_to_read(second)?);
-    let snapshots = (stores.0.snapshot(), stores.1.snapshot());
+    let snapshots = (as_of.of(&stores.0, first)?, stores.1.snapshot());
     let mut printer = Printer { out, manner, differing: 0 };
     let names: BTreeSet<&str> = snapshots.0.tables().chain(snapshots.1.tables()).collect();
     for name in names {
@@ -36,7 +42,39 @@ pub(super) fn diff(first: &Path, second: &Path, manner: Manner, out: &mut impl W
     if printer.differing == 0 { Ok(()) } else { Err(Trouble::No) }
 }
 
+/// What changed in a store since a pin was made. Pages that both versions have are not looked at.
+pub(super) fn changes(path: &Path, as_of: &AsOf, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+    let store = open_to_read(path)?;
+    let (then, now) = (as_of.of(&store, path)?, store.snapshot());
+    let mut printer = Printer { out, manner, differing: 0 };
+    for table in now.diff_tables(&then).map_err(|error| wrong(path, &error))? {
+        printer.changes(path, &table)?;
+    }
+    if printer.differing == 0 { Ok(()) } else { Err(Trouble::No) }
+}
+
 impl<W: Write> Printer<'_, W> {
+    fn changes(&mut self, path: &Path, table: &TableDiff<'_>) -> Result<(), Trouble> {
+        let (name, types) = (table.name(), table.types());
+        match table.change() {
+            TableChange::Created => self.made(name, Some(types), Sign::Second)?,
+            TableChange::Dropped => self.made(name, Some(types), Sign::First)?,
+            TableChange::Written => {}
+        }
+        let mut rows = table.rows();
+        while let Some(difference) = rows.next().map_err(|error| wrong(path, &error))? {
+            match difference {
+                Difference::Inserted { key, value } => self.row(name, types, Sign::Second, key, &value)?,
+                Difference::Removed { key, value } => self.row(name, types, Sign::First, key, &value)?,
+                Difference::Changed { key, old, new } => {
+                    self.row(name, types, Sign::First, key, &old)?;
+                    self.row(name, types, Sign::Second, key, &new)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn table(
         &mut self,
         name: &str,

@@ -2,6 +2,7 @@
 
 mod compare;
 mod form;
+mod pins;
 mod rows;
 mod whole;
 
@@ -9,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kauri::tree::disk::OsDisk;
-use kauri::tree::{Error, Options, Store};
+use kauri::tree::{Error, Options, Snapshot, Store};
 
 use super::Trouble;
 
@@ -39,6 +40,24 @@ struct Range {
     prefix: Option<String>,
 }
 
+/// Which version.
+#[derive(clap::Args)]
+struct AsOf {
+    /// Look at the store as it was when this pin was made
+    #[arg(long, value_name = "PIN")]
+    as_of: Option<String>,
+}
+
+impl AsOf {
+    /// The version of the pin, or the newest.
+    fn of<'s>(&self, store: &'s Store, path: &Path) -> Result<Snapshot<'s>, Trouble> {
+        match &self.as_of {
+            None => Ok(store.snapshot()),
+            Some(pin) => pins::version(store, path, pin),
+        }
+    }
+}
+
 #[derive(clap::Subcommand)]
 enum Command {
     /// Say how long the file is, what is free in it, and what it holds
@@ -50,6 +69,8 @@ enum Command {
     Tables {
         /// The store's file
         file: PathBuf,
+        #[command(flatten)]
+        as_of: AsOf,
     },
     /// Print the value of a key; exit code 1 if there is no such row
     ///
@@ -61,6 +82,8 @@ enum Command {
         table: String,
         /// The key
         key: String,
+        #[command(flatten)]
+        as_of: AsOf,
     },
     /// Print rows in order, a line for each: key, tab, value
     Scan {
@@ -70,6 +93,8 @@ enum Command {
         table: String,
         #[command(flatten)]
         range: Range,
+        #[command(flatten)]
+        as_of: AsOf,
         /// At most so many
         #[arg(long, value_name = "ROWS")]
         limit: Option<u64>,
@@ -88,6 +113,8 @@ enum Command {
         table: String,
         #[command(flatten)]
         range: Range,
+        #[command(flatten)]
+        as_of: AsOf,
     },
     /// Write a row; a table that is missing is made, of bytes
     Put {
@@ -128,11 +155,16 @@ enum Command {
         file: PathBuf,
     },
     /// Print which rows of two stores differ: `+` only in the second, `-` only in the first; exit code 1 if any
+    ///
+    /// With a pin and one store, print what changed in it since: that costs what changed, however much there is.
     Diff {
         /// The first store's file
         file: PathBuf,
         /// The second store's file
-        other: PathBuf,
+        #[arg(required_unless_present = "as_of")]
+        other: Option<PathBuf>,
+        #[command(flatten)]
+        as_of: AsOf,
     },
     /// Copy a store, as it is at one moment, into a new file
     Fork {
@@ -140,6 +172,8 @@ enum Command {
         file: PathBuf,
         /// The new store's file
         new: PathBuf,
+        #[command(flatten)]
+        as_of: AsOf,
         /// The size of its pages
         #[arg(long, value_name = "BYTES", default_value_t = 4096)]
         page_bytes: usize,
@@ -151,6 +185,11 @@ enum Command {
         /// Where the stream goes; `-` is standard output
         #[arg(value_name = "STREAM|-")]
         stream: PathBuf,
+        #[command(flatten)]
+        as_of: AsOf,
+        /// Only what changed since this pin was made, to be restored with --update
+        #[arg(long, value_name = "PIN", conflicts_with = "as_of")]
+        since: Option<String>,
     },
     /// Make a store from a stream
     Restore {
@@ -162,6 +201,31 @@ enum Command {
         /// The size of its pages
         #[arg(long, value_name = "BYTES", default_value_t = 4096)]
         page_bytes: usize,
+        /// Bring a store that is there up to date, with a stream of what changed since it was as it is
+        #[arg(long, conflicts_with = "page_bytes")]
+        update: bool,
+    },
+    /// List the pins with when they were made and how much there was
+    Pins {
+        /// The store's file
+        file: PathBuf,
+    },
+    /// Give the store as it is now a name, under which it can be looked at until `unpin`
+    Pin {
+        /// The store's file
+        file: PathBuf,
+        /// The name
+        name: String,
+        /// When it was made, in milliseconds since 1970; now, if nothing is said
+        #[arg(long, value_name = "MS")]
+        when: Option<u64>,
+    },
+    /// Take a pin away, and free what only it saw; exit code 1 if there was none
+    Unpin {
+        /// The store's file
+        file: PathBuf,
+        /// The pin
+        name: String,
     },
     /// Make a store's file as short as it can be
     Compact {
@@ -181,21 +245,29 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
     let manner = Manner { json: args.json, hex: args.hex };
     match args.command {
         Command::Stat { file } => whole::stat(&file, manner, out),
-        Command::Tables { file } => whole::tables(&file, manner, out),
+        Command::Tables { file, as_of } => whole::tables(&file, &as_of, manner, out),
         Command::Verify { file } => whole::verify(&file, manner, out),
-        Command::Fork { file, new, page_bytes } => whole::fork(&file, &new, page_bytes, manner, out),
-        Command::Checkpoint { file, stream } => whole::checkpoint(&file, &stream, manner, out),
-        Command::Restore { file, stream, page_bytes } => whole::restore(&file, &stream, page_bytes, manner, out),
-        Command::Compact { file } => whole::compact(&file, manner, out),
-        Command::Get { file, table, key } => rows::get(&file, &table, &key, manner, out),
-        Command::Scan { file, table, range, limit, reverse, keys } => {
-            rows::scan(&file, &table, &range, rows::Shown { limit, reverse, keys }, manner, out)
+        Command::Fork { file, new, as_of, page_bytes } => whole::fork(&file, &as_of, &new, page_bytes, manner, out),
+        Command::Checkpoint { file, stream, as_of, since } => {
+            let which = since.map_or(whole::Which::Version(as_of), whole::Which::Since);
+            whole::checkpoint(&file, &which, &stream, manner, out)
         }
-        Command::Count { file, table, range } => rows::count(&file, &table, &range, manner, out),
+        Command::Restore { file, stream, update: true, .. } => whole::update(&file, &stream, manner, out),
+        Command::Restore { file, stream, page_bytes, .. } => whole::restore(&file, &stream, page_bytes, manner, out),
+        Command::Compact { file } => whole::compact(&file, manner, out),
+        Command::Pins { file } => pins::list(&file, manner, out),
+        Command::Pin { file, name, when } => pins::pin(&file, &name, when, manner, out),
+        Command::Unpin { file, name } => pins::unpin(&file, &name),
+        Command::Get { file, table, key, as_of } => rows::get(&file, &as_of, &table, &key, manner, out),
+        Command::Scan { file, table, range, as_of, limit, reverse, keys } => {
+            rows::scan(&file, &as_of, &table, &range, rows::Shown { limit, reverse, keys }, manner, out)
+        }
+        Command::Count { file, table, range, as_of } => rows::count(&file, &as_of, &table, &range, manner, out),
         Command::Put { file, table, key, value, create } => rows::put(&file, create, &table, &key, &value, manner),
         Command::Del { file, table, key } => rows::del(&file, &table, &key, manner),
         Command::Load { file, table, create } => rows::load(&file, create, &table, manner, out),
-        Command::Diff { file, other } => compare::diff(&file, &other, manner, out),
+        Command::Diff { file, other: Some(other), as_of } => compare::diff(&file, &as_of, &other, manner, out),
+        Command::Diff { file, other: None, as_of } => compare::changes(&file, &as_of, manner, out),
     }
 }
 

@@ -7,7 +7,7 @@ use kauri::tree::{RawTable, Scan, Snapshot};
 use serde_json::{Value, json};
 
 use super::form::{Form, Forms};
-use super::{Manner, Range, open_to_read, open_to_write, wrong};
+use super::{AsOf, Manner, Range, open_to_read, open_to_write, wrong};
 use crate::cli::Trouble;
 
 /// Which of the rows of a range are shown, and what of them.
@@ -27,9 +27,16 @@ fn parse(form: Form, what: &str, text: &str) -> Result<Vec<u8>, Trouble> {
     form.parse(text).map_err(|error| Trouble::Wrong(format!("{what}: {error}")))
 }
 
-pub(super) fn get(path: &Path, name: &str, key: &str, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn get(
+    path: &Path,
+    as_of: &AsOf,
+    name: &str,
+    key: &str,
+    manner: Manner,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
-    let snapshot = store.snapshot();
+    let snapshot = as_of.of(&store, path)?;
     let table = table(&snapshot, path, name)?;
     let forms = Forms::of(table.types(), manner.hex);
     let found = table.get(&parse(forms.key, "the key", key)?).map_err(|error| wrong(path, &error))?;
@@ -80,6 +87,7 @@ fn behind(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
 
 pub(super) fn scan(
     path: &Path,
+    as_of: &AsOf,
     name: &str,
     range: &Range,
     shown: Shown,
@@ -87,7 +95,7 @@ pub(super) fn scan(
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
-    let snapshot = store.snapshot();
+    let snapshot = as_of.of(&store, path)?;
     let table = table(&snapshot, path, name)?;
     let forms = Forms::of(table.types(), manner.hex);
     let is_all = range.from.is_none() && range.until.is_none() && range.prefix.is_none() && !shown.reverse;
@@ -144,13 +152,14 @@ fn print_row(
 
 pub(super) fn count(
     path: &Path,
+    as_of: &AsOf,
     name: &str,
     range: &Range,
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
-    let snapshot = store.snapshot();
+    let snapshot = as_of.of(&store, path)?;
     let table = table(&snapshot, path, name)?;
     let is_all = range.from.is_none() && range.until.is_none() && range.prefix.is_none();
     let rows = if is_all {

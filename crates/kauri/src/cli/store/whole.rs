@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use kauri::tree::{Checkpoint, Options};
+use kauri::tree::{Checkpoint, Error, Options, Report, Store};
 use serde_json::json;
 
-use super::{Manner, open_to_read, open_to_write, split, wrong};
+use super::{AsOf, Manner, open_to_read, open_to_write, pins, split, wrong};
 use crate::cli::Trouble;
 
 pub(super) fn stat(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
@@ -25,6 +25,7 @@ pub(super) fn stat(path: &Path, manner: Manner, out: &mut impl Write) -> Result<
         ("log_used_bytes", stat.log_used_bytes),
         ("tables", tables as u64),
         ("rows", rows),
+        ("pins", store.pins().len() as u64),
     ];
     if manner.json {
         let object: serde_json::Map<_, _> =
@@ -38,9 +39,9 @@ pub(super) fn stat(path: &Path, manner: Manner, out: &mut impl Write) -> Result<
     Ok(())
 }
 
-pub(super) fn tables(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn tables(path: &Path, as_of: &AsOf, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
-    let snapshot = store.snapshot();
+    let snapshot = as_of.of(&store, path)?;
     for name in snapshot.tables() {
         let Some(table) = snapshot.raw(name) else { continue };
         match manner.json {
@@ -56,10 +57,15 @@ pub(super) fn verify(path: &Path, manner: Manner, out: &mut impl Write) -> Resul
     let report = Options::new().read_only(true).open(&disk, name).and_then(|store| store.verify());
     match report {
         Ok(report) => {
-            let (tables, rows, pages) = (report.tables, report.rows, report.pages);
+            let Report { tables, rows, pages, pins, kept_pages, .. } = report;
+            let kept = if pins > 0 { format!("; {pins} pins keep {kept_pages} more") } else { String::new() };
             match manner.json {
-                true => writeln!(out, "{}", json!({ "sound": true, "tables": tables, "rows": rows, "pages": pages }))?,
-                false => writeln!(out, "sound: {tables} tables, {rows} rows in {pages} pages")?,
+                true => writeln!(
+                    out,
+                    "{}",
+                    json!({ "sound": true, "tables": tables, "rows": rows, "pages": pages, "pins": pins, "kept_pages": kept_pages })
+                )?,
+                false => writeln!(out, "sound: {tables} tables, {rows} rows in {pages} pages{kept}")?,
             }
             Ok(())
         }
@@ -76,6 +82,7 @@ pub(super) fn verify(path: &Path, manner: Manner, out: &mut impl Write) -> Resul
 
 pub(super) fn fork(
     path: &Path,
+    as_of: &AsOf,
     new: &Path,
     page_bytes: usize,
     manner: Manner,
@@ -84,7 +91,7 @@ pub(super) fn fork(
     let store = open_to_read(path)?;
     let (disk, name) = split(new)?;
     let options = Options::new().page_bytes(page_bytes).keeper(false);
-    let copy = store.snapshot().fork(&options, &disk, name).map_err(|error| wrong(new, &error))?;
+    let copy = as_of.of(&store, path)?.fork(&options, &disk, name).map_err(|error| wrong(new, &error))?;
     let content = copy.snapshot().content_hash().map_err(|error| wrong(new, &error))?.to_string();
     match manner.json {
         true => writeln!(out, "{}", json!({ "content": content }))?,
@@ -93,27 +100,54 @@ pub(super) fn fork(
     Ok(())
 }
 
-pub(super) fn checkpoint(path: &Path, stream: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+/// What of a store is written out.
+pub(super) enum Which {
+    Version(AsOf),
+    Since(String),
+}
+
+impl Which {
+    fn write(&self, store: &Store, path: &Path, out: &mut impl Write) -> Result<Result<Checkpoint, Error>, Trouble> {
+        match self {
+            Self::Version(as_of) => Ok(as_of.of(store, path)?.checkpoint_to(out)),
+            Self::Since(pin) => match store.checkpoint_since(pin, out).transpose() {
+                Some(written) => Ok(written),
+                None => Err(pins::missing(path, pin)),
+            },
+        }
+    }
+}
+
+pub(super) fn checkpoint(
+    path: &Path,
+    which: &Which,
+    stream: &Path,
+    manner: Manner,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
-    let snapshot = store.snapshot();
     if stream == Path::new("-") {
-        return snapshot.checkpoint_to(out).map(drop).map_err(|error| match error {
-            kauri::tree::Error::Io(error) => Trouble::Output(error),
+        return which.write(&store, path, out)?.map(drop).map_err(|error| match error {
+            Error::Io(error) => Trouble::Output(error),
             error => wrong(path, &error),
         });
     }
     let file = File::create_new(stream).map_err(|error| wrong(stream, &error.into()))?;
     let mut file = BufWriter::new(file);
-    let written = snapshot.checkpoint_to(&mut file).and_then(|checkpoint| {
-        file.get_ref().sync_all()?;
-        Ok(checkpoint)
+    let written = which.write(&store, path, &mut file).and_then(|written| {
+        let synced = written.and_then(|checkpoint| {
+            file.flush()?;
+            file.get_ref().sync_all()?;
+            Ok(checkpoint)
+        });
+        synced.map_err(|error| wrong(path, &error))
     });
     match written {
         Ok(checkpoint) => tell(&checkpoint, manner, out),
-        Err(error) => {
+        Err(trouble) => {
             // A stream without an end is of no use to anybody.
             let _ = std::fs::remove_file(stream);
-            Err(wrong(path, &error))
+            Err(trouble)
         }
     }
 }
@@ -130,6 +164,22 @@ fn tell(checkpoint: &Checkpoint, manner: Manner, out: &mut impl Write) -> Result
     Ok(())
 }
 
+fn open_stream(stream: &Path) -> Result<Box<dyn Read>, Trouble> {
+    if stream == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = File::open(stream).map_err(|error| wrong(stream, &error.into()))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// Brings a store up to date with what changed elsewhere.
+pub(super) fn update(path: &Path, stream: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+    let mut read = open_stream(stream)?;
+    let store = open_to_write(path, false)?;
+    let done = store.restore_from(&mut read).map_err(|error| wrong(path, &error))?;
+    tell(&done, manner, out)
+}
+
 pub(super) fn restore(
     path: &Path,
     stream: &Path,
@@ -137,11 +187,7 @@ pub(super) fn restore(
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let mut read: Box<dyn Read> = if stream == Path::new("-") {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(BufReader::new(File::open(stream).map_err(|error| wrong(stream, &error.into()))?))
-    };
+    let mut read = open_stream(stream)?;
     let (disk, name) = split(path)?;
     let options = Options::new().page_bytes(page_bytes).keeper(false);
     let store = options.restore(&disk, name, &mut read).map_err(|error| wrong(path, &error))?;
