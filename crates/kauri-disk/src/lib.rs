@@ -273,6 +273,22 @@ pub trait File: fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn sync(&self) -> io::Result<()>;
+
+    /// Returns when the name under which the file was opened is durable, and whatever else [`Disk::sync_dir`] makes so: for whoever
+    /// has the file and no longer its disk.
+    ///
+    /// # Errors
+    /// Whatever the disk reports.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let file = MemoryDisk::new().open("notes", Open::CreateNew)?;
+    /// file.write_durable_at(0, b"apples")?;
+    /// file.sync_name()?; // from here on a crash leaves the apples, and where to find them
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn sync_name(&self) -> io::Result<()>;
 }
 
 /// How a file is opened.

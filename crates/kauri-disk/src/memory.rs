@@ -142,6 +142,10 @@ impl File for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         if self.how.writes() { Ok(()) } else { Err(read_only(&self.name)) }
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Drop for MemoryFile {

@@ -16,6 +16,7 @@ use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::{Disk, File, Open, check_name, end_of, locked, read_only};
 
@@ -38,12 +39,13 @@ pub struct OsDisk {
     /// Absolute, so that a later change of the working directory does not move the disk.
     path: PathBuf,
     /// The directory itself, open for its syncs.
-    directory: fs::File,
+    directory: Arc<fs::File>,
 }
 
 struct OsFile {
     name: String,
     file: fs::File,
+    directory: Arc<fs::File>,
     how: Open,
 }
 
@@ -76,7 +78,7 @@ impl OsDisk {
         if !directory.metadata()?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { path, directory })
+        Ok(Self { path, directory: Arc::new(directory) })
     }
 
     fn path_of(&self, name: &str) -> io::Result<PathBuf> {
@@ -91,7 +93,12 @@ impl Disk for OsDisk {
         for _ in 0..OPEN_TRIES_MAX {
             let file = options(how).open(&path)?;
             if !how.writes() || is_locked_and_named(&file, name, &path)? {
-                return Ok(Box::new(OsFile { name: name.to_owned(), file, how }));
+                return Ok(Box::new(OsFile {
+                    name: name.to_owned(),
+                    file,
+                    directory: Arc::clone(&self.directory),
+                    how,
+                }));
             }
         }
         Err(locked(name))
@@ -190,6 +197,10 @@ impl File for OsFile {
     fn sync(&self) -> io::Result<()> {
         self.check_writes()?;
         self.file.sync_data()
+    }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.directory.sync_all()
     }
 }
 

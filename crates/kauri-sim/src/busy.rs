@@ -119,4 +119,8 @@ impl File for BusyFile {
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.file.sync_name()
+    }
 }

@@ -302,6 +302,10 @@ impl File for SimFile {
         state.ops.push(struck.map_or(Op::Sync { file }, |_| Op::SyncFailed { file, seed }));
         struck.map_or(Ok(()), |failure| Err(failure.error()))
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
 }
 
 impl Drop for SimFile {

@@ -129,10 +129,11 @@ fn worlds(limit: Duration, first: u64) -> ExitCode {
 
 fn crash(limit: Duration, first: u64, points: u64) -> ExitCode {
     let began = Instant::now();
-    let (mut tried, mut seed) = (0, first);
+    let (mut tried, mut in_recoveries, mut seed) = (0, 0, first);
     while began.elapsed() < limit {
         let report = Explorer::new(seed).points(points).lives(3).explore(&trial(seed));
         tried += report.points;
+        in_recoveries += report.recovery_points;
         if let Some(violation) = report.violation {
             println!("{violation}");
             println!("again: cargo run --release -p kauri-sim -- replay {seed} '{}'", violation.path);
@@ -141,7 +142,7 @@ fn crash(limit: Duration, first: u64, points: u64) -> ExitCode {
         seed += 1;
         eprintln!("seed {seed}: {tried} points, no violation");
     }
-    println!("{tried} points");
+    println!("{tried} points, {in_recoveries} of them inside recoveries");
     ExitCode::SUCCESS
 }
 

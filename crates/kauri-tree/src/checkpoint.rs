@@ -97,8 +97,20 @@ impl Durable {
         self.check()?;
         self.settle(state)?;
         self.drain(Until::Written)?;
+        self.or_break(self.sync_name(state))?;
         let job = self.make_job(state, pins);
         self.or_break(job)
+    }
+
+    /// Makes the file's name durable, once: whoever gave it that name may have died before it was. The first commit of a life is a
+    /// checkpoint, so nothing is promised before this.
+    fn sync_name(&self, state: &mut State) -> Result<()> {
+        let turn = state.turn.as_mut().expect("a store in a file has a log");
+        if !turn.is_named && !planted!(ForgetNameSync) {
+            self.file.disk().sync_name()?;
+            turn.is_named = true;
+        }
+        Ok(())
     }
 
     fn make_job(&self, state: &mut State, pins: Option<PinChange<'_>>) -> Result<(Job, Sealed)> {

@@ -104,6 +104,8 @@ pub(crate) struct Turn {
     pub(crate) bitmap: Option<Run>,
     /// Nothing was committed since the store was opened.
     pub(crate) opened: bool,
+    /// The file's name was made durable since the store was opened.
+    pub(crate) is_named: bool,
     /// Whether checkpoints cut the file behind its last page in any case.
     pub(crate) cut_all: bool,
 }

@@ -40,16 +40,17 @@ pub(crate) fn open(
 ) -> Result<Opened> {
     let file = match disk.open(name, Open::ReadWrite) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(disk, name, page_bytes, log_bytes)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let file = make(disk, name, page_bytes, log_bytes)?;
+            if !planted!(ForgetNameSync) {
+                disk.sync_dir()?;
+            }
+            file
+        }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
     };
-    let opened = recover(file, true, cache_bytes)?;
-    if !planted!(ForgetNameSync) {
-        // It was just made; or whoever gave it its name died before that was durable. What is promised from here on needs it.
-        disk.sync_dir()?;
-    }
-    Ok(opened)
+    recover(file, true, cache_bytes)
 }
 
 /// Opens the store of this name to read it. Whoever writes it may be at work: what is read is a version that was committed, since
@@ -220,7 +221,8 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     replay(&file, &mut state, &mut ring, ring_bytes)?;
     publish(&arena, &mut state);
     let Meta { catalog, pins, kept, .. } = meta;
-    state.turn = Some(Turn { ring, body, meta, catalog, pins, kept, bitmap, opened: true, cut_all: false });
+    state.turn =
+        Some(Turn { ring, body, meta, catalog, pins, kept, bitmap, opened: true, is_named: false, cut_all: false });
     Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 

@@ -78,4 +78,8 @@ impl File for Unsynced {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.0.sync_name()
+    }
 }

@@ -280,6 +280,10 @@ impl File for DyingFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.0.sync_name()
+    }
 }
 
 /// The database; step 5 ends when it says that the action is completed.

@@ -88,6 +88,10 @@ impl File for GatedFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.0.sync_name()
+    }
 }
 
 impl Gate {

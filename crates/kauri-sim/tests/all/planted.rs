@@ -207,6 +207,10 @@ impl File for SlowFile {
         self.synced.1.notify_all();
         Ok(())
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.file.sync_name()
+    }
 }
 
 /// A panic of the store is a finding like any other.

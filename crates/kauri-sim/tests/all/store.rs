@@ -18,7 +18,6 @@ fn check(seed: u64, page_bytes: usize, commits: u64, points: u64) -> u64 {
 /// Crashes stores of ten seeds, twelve thousand times each, a thousand of that inside recoveries. Two of the stores are bounded.
 fn check_seeds(first: u64, page_bytes: usize) {
     let in_recoveries: u64 = (first..first + 10).map(|seed| check(seed, page_bytes, 12, 12_000)).sum();
-    println!("120000 crashes, {in_recoveries} inside recoveries");
     assert!(in_recoveries >= 10_000, "only {in_recoveries} crashes inside recoveries");
 }
 

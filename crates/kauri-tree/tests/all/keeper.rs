@@ -92,6 +92,10 @@ impl File for WatchedFile {
         let _ = self.syncs.lock().unwrap().send(());
         self.file.sync()
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.file.sync_name()
+    }
 }
 
 fn put(store: &Store, key: u32, bytes: usize, durability: Durability) -> Result<(), Error> {

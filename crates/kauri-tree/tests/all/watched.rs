@@ -105,4 +105,8 @@ impl File for WatchedFile {
         self.check()?;
         self.file.sync()
     }
+
+    fn sync_name(&self) -> io::Result<()> {
+        self.file.sync_name()
+    }
 }
