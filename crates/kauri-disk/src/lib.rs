@@ -289,6 +289,38 @@ pub trait File: fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn sync_name(&self) -> io::Result<()>;
+
+    /// Makes this file hold exactly what another does, at one moment, if the disk can let the two share their bytes until one of
+    /// them is written: however long it is, that is one small step. `false` if it cannot, and then nothing has changed. Durable after
+    /// [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Whatever the disk reports. What this file holds is not known then.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let disk = MemoryDisk::new();
+    /// let (notes, copy) = (disk.open("notes", Open::CreateNew)?, disk.open("copy", Open::CreateNew)?);
+    /// notes.write_at(0, b"apples")?;
+    /// if copy.share(&*notes)? {
+    ///     notes.write_at(0, b"A")?;
+    ///     let mut bytes = [0; 6];
+    ///     copy.read_at(0, &mut bytes)?;
+    ///     assert_eq!(&bytes, b"apples");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn share(&self, other: &dyn File) -> io::Result<bool> {
+        let _ = other;
+        Ok(false)
+    }
+
+    /// The file as the operating system knows it, if it does.
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// How a file is opened.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `sync` | `fdatasync`: the bytes, and what is needed to read them back. On Linux the length is part of that, also after `ftruncate` (fdatasync(2) says so); on Apple's systems std asks for a full flush of the drive |
 //! | `write_durable_at` | on Linux one `pwritev2` with `RWF_DSYNC`; elsewhere, or where the file system refuses the flag, a write and `fdatasync` |
+//! | `share` | on Linux `FICLONE`, where the file system knows it (btrfs, xfs, bcachefs and others; not ext4) |
 //! | `sync_dir` | `fsync` of the directory |
 //! | the lock | `flock`, which belongs to the open file and not to the process: a second open in the same process is refused too, and closing some other descriptor of the file does not give the lock away, as it would with `fcntl` locks. It ends with the process however that ends |
 //!
@@ -14,6 +15,7 @@
 use std::fmt;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -202,12 +204,40 @@ impl File for OsFile {
     fn sync_name(&self) -> io::Result<()> {
         self.directory.sync_all()
     }
+
+    fn share(&self, other: &dyn File) -> io::Result<bool> {
+        self.check_writes()?;
+        other.descriptor().map_or(Ok(false), |other| share(&self.file, other))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
 }
 
 impl fmt::Debug for OsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OsFile({:?})", self.name)
     }
+}
+
+/// Most file systems share no bytes, none does with another, and some only of files of some kinds.
+#[cfg(target_os = "linux")]
+fn share(file: &fs::File, other: BorrowedFd<'_>) -> io::Result<bool> {
+    use rustix::io::{Errno, retry_on_intr};
+
+    match retry_on_intr(|| rustix::fs::ioctl_ficlone(file, other)) {
+        Ok(()) => Ok(true),
+        Err(
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL | Errno::XDEV | Errno::PERM | Errno::ACCESS,
+        ) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share(_: &fs::File, _: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Some file systems know no `RWF_DSYNC`; for them, and for kernels before 4.7, there is the longer way.

@@ -19,6 +19,7 @@ pub fn conformance(disk: &dyn Disk) {
     a_writer_is_alone(disk);
     readers_do_not_write(disk);
     names_move_and_files_stay(disk);
+    bytes_that_are_shared_part_ways(disk);
     threads_share_a_file(disk);
     random_changes_agree_with_a_vector(disk);
 }
@@ -50,6 +51,24 @@ fn names_are_listed_in_order(disk: &dyn Disk) {
     disk.remove("é").expect("removed");
     assert_eq!(disk.names().expect("a list"), ["a.new", "b", "c"]);
     for name in ["b", "c", "a.new"] {
+        disk.remove(name).expect("removed");
+    }
+}
+
+fn bytes_that_are_shared_part_ways(disk: &dyn Disk) {
+    let (from, to) = (make(disk, "shared", b"twelve apples"), make(disk, "sharing", b"a longer text than that"));
+    if to.share(&*from).expect("shared, or not") {
+        from.write_at(0, b"ELEVEN").expect("written");
+        assert_eq!(bytes(&*to), b"twelve apples");
+        to.write_at(7, b"pears!").expect("written");
+        assert_eq!((bytes(&*from), bytes(&*to)), (b"ELEVEN apples".to_vec(), b"twelve pears!".to_vec()));
+    } else {
+        assert_eq!(bytes(&*to), b"a longer text than that");
+    }
+    let reader = disk.open("sharing", Open::ReadOnly).expect("opened");
+    assert_eq!(reader.share(&*from).expect_err("refused").kind(), ErrorKind::PermissionDenied);
+    drop((from, to));
+    for name in ["shared", "sharing"] {
         disk.remove(name).expect("removed");
     }
 }

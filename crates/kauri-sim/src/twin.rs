@@ -1,7 +1,7 @@
 //! A store and its twin: the same random work is done to a store and to plain maps, and they must agree at every step.
 //!
 //! Puts, insertions, removals, gets, scans from either end and from both, counts, tables made and dropped, transactions and nested
-//! ones that are committed or vanish, snapshots that are held, checkpoints, and, in a file, closing and opening again. Where
+//! ones that are committed or vanish, snapshots that are held, versions that are pinned, checkpoints, and, in a file, closing and opening again. Where
 //! pages are small, everything is compared and verified after every transaction; where they are large, after some.
 
 use std::borrow::Cow;
@@ -44,6 +44,8 @@ pub struct TwinShape {
     pub value_bytes_max: usize,
     /// Whether it is in a file, which is closed and opened again, or in memory.
     pub in_file: bool,
+    /// Whether versions are pinned now and then. Every page of each is looked at whenever the store verifies itself.
+    pub pins: bool,
 }
 
 impl TwinShape {
@@ -61,13 +63,13 @@ impl TwinShape {
         let page_bytes = *rng.pick(&[256, 256, 256, 256, 512, 512, 1024, 4096, 4096, 65536]);
         let small = page_bytes <= COMPARE_EACH_BYTES_MAX;
         let keys = *rng.pick(if small { &[4, 20, 60, 120] } else { &[50, 500, 3_000, 20_000] });
-        Self { page_bytes, keys, value_bytes_max: 64 << 10, in_file: rng.chance(2, 3) }
+        Self { page_bytes, keys, value_bytes_max: 64 << 10, in_file: rng.chance(2, 3), pins: rng.chance(1, 3) }
     }
 
     /// A small store in a file with the smallest pages and no very long values, for a fuzzer: much happens in few steps.
     #[must_use]
     pub fn tiny() -> Self {
-        Self { page_bytes: 256, keys: 24, value_bytes_max: 1 << 10, in_file: true }
+        Self { page_bytes: 256, keys: 24, value_bytes_max: 1 << 10, in_file: true, pins: true }
     }
 
     fn key_bytes_max(&self) -> usize {
@@ -82,6 +84,7 @@ const COMPARE_SOME: u64 = 32;
 /// How deep transactions nest.
 const DEPTH_MAX: u32 = 3;
 
+const PINS: [&str; 3] = ["morning", "noon", "night"];
 const TABLES: [&str; 4] = ["one", "two", "three", "four"];
 const NAME: &str = "store";
 
@@ -105,6 +108,8 @@ pub struct Twin<C> {
     chance: C,
     disk: MemoryDisk,
     model: Model,
+    /// What should be seen as of each pin; `None` if there should be no such pin.
+    pins: [Option<Model>; 3],
     operations: u64,
     transactions: u64,
 }
@@ -113,7 +118,8 @@ impl<C: Chance> Twin<C> {
     /// An empty store of this shape.
     #[must_use]
     pub fn new(shape: TwinShape, chance: C) -> Self {
-        Self { shape, chance, disk: MemoryDisk::new(), model: Model::default(), operations: 0, transactions: 0 }
+        let (disk, model, pins) = (MemoryDisk::new(), Model::default(), Default::default());
+        Self { shape, chance, disk, model, pins, operations: 0, transactions: 0 }
     }
 
     /// How many operations were done.
@@ -142,6 +148,7 @@ impl<C: Chance> Twin<C> {
     fn life(&mut self, end: u64) -> Outcome {
         let store = self.open().map_err(words)?;
         self.check(&store)?;
+        self.check_pins(&store)?;
         let mut held: Option<(Snapshot<'_>, Model)> = None;
         while self.goes_on(end) {
             self.transaction(&store)?;
@@ -152,6 +159,7 @@ impl<C: Chance> Twin<C> {
                 0..2 => held = self.hold_or_let_go(&store, held)?,
                 2 => store.checkpoint().map_err(words)?,
                 3 if self.shape.in_file => break,
+                4..7 if self.shape.pins => self.pin_or_unpin(&store)?,
                 _ => {}
             }
         }
@@ -168,7 +176,7 @@ impl<C: Chance> Twin<C> {
         if self.shape.in_file {
             return options.open(&self.disk, NAME);
         }
-        self.model = Model::default();
+        (self.model, self.pins) = (Model::default(), Default::default());
         options.in_memory()
     }
 
@@ -182,6 +190,31 @@ impl<C: Chance> Twin<C> {
             None => Ok(Some((store.snapshot(), self.model.clone()))),
             Some((snapshot, model)) => compare(&snapshot, &model).map(|()| None),
         }
+    }
+
+    /// Pins the newest version; or looks as of a pin, and takes it away.
+    fn pin_or_unpin(&mut self, store: &Store) -> Outcome {
+        let which = self.chance.below(PINS.len());
+        if self.pins[which].is_none() {
+            store.pin(PINS[which], self.operations).map_err(words)?;
+            self.pins[which] = Some(self.model.clone());
+            return Ok(());
+        }
+        self.check_pins(store)?;
+        self.pins[which] = None;
+        same("whether there was a pin", store.unpin(PINS[which]).map_err(words)?, true)?;
+        self.check_pins(store)
+    }
+
+    /// Compares what is seen as of each pin.
+    fn check_pins(&self, store: &Store) -> Outcome {
+        for (name, model) in PINS.iter().zip(&self.pins) {
+            match (store.as_of(name).map_err(words)?, model) {
+                (Some(snapshot), Some(model)) => compare(&snapshot, model).map_err(|what| format!("{name}: {what}"))?,
+                (found, expected) => same("whether there is a pin", found.is_some(), expected.is_some())?,
+            }
+        }
+        Ok(())
     }
 
     fn compares_now(&self) -> bool {

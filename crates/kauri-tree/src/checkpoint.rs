@@ -252,7 +252,7 @@ impl Durable {
     }
 
     /// Waits for the checkpoint that is going on, and takes note of it.
-    fn settle(&self, state: &mut State) -> Result<()> {
+    pub(crate) fn settle(&self, state: &mut State) -> Result<()> {
         let mut stage = lock(&self.stage);
         while matches!(*stage, Stage::Running) {
             stage = wait(&self.ended, stage);

@@ -57,7 +57,9 @@ pub(crate) fn release(state: &mut State, pin: Stamp, before: Option<Stamp>) -> R
     pager.unseen(|pager| {
         for (_, dead) in kept {
             let old = btree::remove::<Of<[u8]>>(pager, &mut turn.kept, &key(pin, dead.run.first))?;
-            assert_eq!(old, Old::Inline, "a row that was just read");
+            if old != Old::Inline {
+                return Err(wrong(turn.kept.page, "kept pages that are in order", &[]));
+            }
             match before.filter(|before| dead.birth <= *before) {
                 Some(before) => put(pager, &mut turn.kept, before, dead)?,
                 None if planted!(LeakOnUnpin) => {}

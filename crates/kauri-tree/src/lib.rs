@@ -28,14 +28,18 @@
 //! Rows are seen one after the other through a [`Scan`], or from a place among them, a [`Cursor`]. In a [`MultiTable`] a key has several
 //! sorted values; the rows of a [`TtlTable`] expire. A [watch](Store::watch) tells what commits change.
 //!
+//! A version can be kept under a name: [`Store::pin`], and [`Store::as_of`] to read it, also after a restart. What differs between any two
+//! versions is [told](Snapshot::diff) in time of the difference, [carried](Snapshot::checkpoint_since) elsewhere as a stream, and
+//! the newest is [forked](Store::fork) into a store of its own.
+//!
 //! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
 //! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
 //! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
 //!
 //! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
-//! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), [`Snapshot`]
-//! and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`]; `multi`,
+//! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), `pins` and
+//! `kept` (versions with a name, and the pages that only they have), [`Snapshot`] and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`]; `multi`,
 //! `ttl` and `watch` stand on all of them.
 
 #![forbid(unsafe_code)]

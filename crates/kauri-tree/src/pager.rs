@@ -333,6 +333,11 @@ impl<R: Send + Sync> Pager<R> {
         self.level().unseen.push(run);
     }
 
+    /// When the page in memory under this number was born.
+    pub(crate) fn birth(&self, page: u32) -> Option<Stamp> {
+        self.writer.birth(page)
+    }
+
     /// When a run was born; brings it from the file if need be.
     fn birth_of(&self, run: Run) -> Stamp {
         let birth = || self.writer.birth(run.first);

@@ -216,6 +216,10 @@ impl Options {
         Ok(Store::new(state, Arc::clone(&durable.arena), Some(durable), self.keeper))
     }
 
+    pub(crate) const fn pages_are_of(&self, bytes: usize) -> bool {
+        self.page_bytes == bytes
+    }
+
     pub(crate) const fn is_read_only(&self) -> bool {
         self.read_only
     }

@@ -104,8 +104,8 @@ fn verify(state: &State) -> Result<Report> {
 struct Keeping {
     /// The newest pin that sees it.
     pin: Stamp,
-    /// Whether it is known when it was born; if not, it is kept longer than anybody sees it.
-    is_exact: bool,
+    /// When it was born; the first of all stamps if that is not known: then it is kept longer than anybody sees it.
+    birth: Stamp,
 }
 
 /// The pages that are kept for pins, each named once.
@@ -116,7 +116,10 @@ fn kept_pages(state: &State) -> Result<BTreeMap<u32, Keeping>> {
     };
     let mut pages = BTreeMap::new();
     for (pin, dead) in listed.into_iter().chain(state.pager.kept()) {
-        let keeping = Keeping { pin, is_exact: dead.birth > Stamp::FIRST };
+        let keeping = Keeping { pin, birth: dead.birth };
+        if dead.birth > pin || state.pager.birth(dead.run.first).is_some_and(|birth| birth < dead.birth) {
+            return Err(corrupt(dead.run.first, "a kept page that was born before its pin", dead.birth.number()));
+        }
         for page in dead.run.iter() {
             if pages.insert(page, keeping).is_some() {
                 return Err(corrupt(page, "a page kept once", page.into()));
@@ -129,8 +132,11 @@ fn kept_pages(state: &State) -> Result<BTreeMap<u32, Keeping>> {
 /// Checks the trees of each pin: its pages are those of the newest version, or kept for it or for a newer one; and what is kept for it,
 /// it sees.
 fn verify_pins(state: &State, live: &BTreeSet<u32>, kept: &BTreeMap<u32, Keeping>) -> Result<()> {
-    let mut unreached: BTreeMap<u32, Stamp> =
-        kept.iter().filter(|(_, keeping)| keeping.is_exact).map(|(page, keeping)| (*page, keeping.pin)).collect();
+    let mut unreached: BTreeMap<u32, Stamp> = kept
+        .iter()
+        .filter(|(_, keeping)| keeping.birth > Stamp::FIRST)
+        .map(|(page, keeping)| (*page, keeping.pin))
+        .collect();
     for pinned in state.catalog.pins().values() {
         let mut reached = BTreeSet::new();
         for (_, types, root) in pinned.catalog(Access::Turn(&state.pager))?.iter() {
@@ -138,9 +144,13 @@ fn verify_pins(state: &State, live: &BTreeSet<u32>, kept: &BTreeMap<u32, Keeping
         }
         verify_tree(state, pinned.root(), &mut reached)?;
         for page in reached {
-            let is_kept = kept.get(&page).is_some_and(|keeping| keeping.pin >= pinned.version);
-            if !is_kept && !live.contains(&page) {
+            let keeps = |keeping: &Keeping| keeping.birth <= pinned.version && pinned.version <= keeping.pin;
+            if !kept.get(&page).map_or(live.contains(&page), keeps) {
                 return Err(corrupt(page, "a page of a pin that is in use or kept", page.into()));
+            }
+            // What is in use is kept when it dies, by its birth.
+            if let Some(birth) = state.pager.birth(page).filter(|birth| *birth > pinned.version) {
+                return Err(corrupt(page, "a page that was born before its pin", birth.number()));
             }
             if unreached.get(&page) == Some(&pinned.version) {
                 unreached.remove(&page);

@@ -9,12 +9,14 @@ struct Copies {
     stream: Vec<u8>,
     content: ContentHash,
     page_bytes: usize,
+    /// Whether the fork shares the bytes of the file; else its rows are copied.
+    shares: bool,
 }
 
 const NAMES: [&str; 2] = ["store", "fork"];
 
 impl Copies {
-    fn new(page_bytes: usize, rows: u32) -> Self {
+    fn new(page_bytes: usize, rows: u32, shares: bool) -> Self {
         let store = Store::in_memory().expect("memory");
         let mut txn = store.begin();
         for row in 0..rows {
@@ -24,7 +26,7 @@ impl Copies {
         txn.commit().expect("memory");
         let mut stream = Vec::new();
         let content = store.snapshot().checkpoint_to(&mut stream).expect("memory").content;
-        Self { stream, content, page_bytes }
+        Self { stream, content, page_bytes, shares }
     }
 
     fn options(&self) -> Options {
@@ -56,7 +58,11 @@ impl Engine for Copies {
         if !self.is_there(disk, NAMES[1])? {
             let store = self.options().open(disk, NAMES[0]).map_err(words)?;
             acks.started(2);
-            store.snapshot().fork(&self.options(), disk, NAMES[1]).map_err(words)?;
+            let fork = match self.shares {
+                true => store.fork(&self.options(), disk, NAMES[1]),
+                false => store.snapshot().fork(&self.options(), disk, NAMES[1]),
+            };
+            fork.map_err(words)?;
             acks.acked(2);
         }
         Ok(())
@@ -75,17 +81,19 @@ impl Engine for Copies {
 #[test]
 fn restored_and_forked_stores_are_whole_or_not_there_after_a_crash() {
     for (seed, page_bytes, rows) in [(1, 256, 40), (2, 512, 10), (3, 256, 0)] {
-        let report = Explorer::new(seed).points(5_000).lives(3).explore(&Copies::new(page_bytes, rows));
-        assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
-        assert!(report.points > 100, "only {} points", report.points);
+        for shares in [false, true] {
+            let report = Explorer::new(seed).points(5_000).lives(3).explore(&Copies::new(page_bytes, rows, shares));
+            assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
+            assert!(report.points > 100, "only {} points", report.points);
+        }
     }
 }
 
 #[test]
 fn every_failing_call_leaves_no_half_of_a_copy() {
-    for nth in 1..200 {
+    for (nth, shares) in (1..200).flat_map(|nth| [(nth, false), (nth, true)]) {
         let fault = Fault::nth_of_any(nth, Failure::Io);
-        let report = Explorer::new(nth).points(20).fault(fault).explore(&Copies::new(256, 10));
-        assert!(report.violation.is_none(), "call {nth}: {:?}", report.violation);
+        let report = Explorer::new(nth).points(20).fault(fault).explore(&Copies::new(256, 10, shares));
+        assert!(report.violation.is_none(), "call {nth}, {shares}: {:?}", report.violation);
     }
 }

@@ -23,6 +23,7 @@ mod write;
 
 use crate::content::ContentHash;
 
+pub(crate) use restore::check_new;
 pub use write::Checkpoint;
 
 const MAGIC: [u8; 8] = *b"KauriCP\0";

@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-fn check_new(disk: &dyn Disk, name: &str) -> Result<()> {
+pub(crate) fn check_new(disk: &dyn Disk, name: &str) -> Result<()> {
     match disk.open(name, Open::ReadOnly) {
         Ok(_) => Err(Error::Exists { name: name.into() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,6 +1,6 @@
 //! Files made shorter, and copied, while they are used.
 
-use kauri_tree::disk::MemoryDisk;
+use kauri_tree::disk::{Disk, MemoryDisk};
 use kauri_tree::{Error, Options, Read, Store, Table, Write};
 
 use crate::model::{Bytes, Odd, World};
@@ -131,5 +131,41 @@ fn a_fork_is_the_version_it_was_made_of_and_goes_its_own_way() {
         let refused = snapshot.fork(&self::options(1024), &disk, "fork");
         assert!(matches!(refused, Err(Error::Exists { .. })));
         world.compare(&store.snapshot(), &world.models);
+    }
+}
+
+#[test]
+fn a_fork_that_shares_its_file_has_everything_and_goes_its_own_way() {
+    for seed in 0..3 {
+        let disk = MemoryDisk::new();
+        let store = options(256).open(&disk, "store").unwrap();
+        let mut world = World::<[u8]>::new(256, 300, seed);
+        world.transaction(&store);
+        store.pin("first", 1).unwrap();
+        let first = store.snapshot().content_hash().unwrap();
+        // Some of it is in the log alone.
+        (0..3).for_each(|_| world.transaction(&store));
+        let fork = store.fork(&options(256), &disk, "fork").unwrap();
+        let forked = world.models.clone();
+        world.compare(&fork.snapshot(), &forked);
+        assert_eq!(fork.pins(), store.pins());
+        (0..3).for_each(|_| world.transaction(&store));
+        fork.verify().unwrap();
+        world.compare(&fork.snapshot(), &forked);
+        assert_eq!(fork.as_of("first").unwrap().unwrap().content_hash().unwrap(), first);
+        fork.unpin("first").unwrap();
+        fork.compact().unwrap();
+        drop(fork);
+        let fork = options(256).open(&disk, "fork").unwrap();
+        world.compare(&fork.snapshot(), &forked);
+        fork.verify().unwrap();
+        world.compare(&store.snapshot(), &world.models);
+        assert_eq!(store.as_of("first").unwrap().unwrap().content_hash().unwrap(), first);
+        assert!(matches!(store.fork(&options(256), &disk, "fork"), Err(Error::Exists { .. })));
+        // Other pages: the rows are copied.
+        let other = store.fork(&options(512), &disk, "other").unwrap();
+        world.compare(&other.snapshot(), &world.models);
+        assert_eq!((other.pins().len(), other.stat().page_bytes), (0, 512));
+        assert_eq!(disk.names().unwrap(), ["fork", "other", "store"]);
     }
 }

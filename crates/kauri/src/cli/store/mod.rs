@@ -167,6 +167,8 @@ enum Command {
         as_of: AsOf,
     },
     /// Copy a store, as it is at one moment, into a new file
+    ///
+    /// Where the file system lets files share their bytes, nothing is copied, and pins come along.
     Fork {
         /// The store's file
         file: PathBuf,
@@ -174,9 +176,9 @@ enum Command {
         new: PathBuf,
         #[command(flatten)]
         as_of: AsOf,
-        /// The size of its pages
-        #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-        page_bytes: usize,
+        /// The size of its pages; that of the store, if nothing is said
+        #[arg(long, value_name = "BYTES")]
+        page_bytes: Option<usize>,
     },
     /// Write a store out as a stream that can be restored anywhere
     Checkpoint {

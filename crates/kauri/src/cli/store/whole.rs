@@ -84,14 +84,19 @@ pub(super) fn fork(
     path: &Path,
     as_of: &AsOf,
     new: &Path,
-    page_bytes: usize,
+    page_bytes: Option<usize>,
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let store = open_to_read(path)?;
+    // Only who holds the file knows that nobody writes it; if somebody does, one version is read and copied.
+    let store = open_to_write(path, false).or_else(|_| open_to_read(path))?;
     let (disk, name) = split(new)?;
-    let options = Options::new().page_bytes(page_bytes).keeper(false);
-    let copy = as_of.of(&store, path)?.fork(&options, &disk, name).map_err(|error| wrong(new, &error))?;
+    let options = Options::new().page_bytes(page_bytes.unwrap_or(store.stat().page_bytes)).keeper(false);
+    let copy = match &as_of.as_of {
+        None => store.fork(&options, &disk, name),
+        Some(_) => as_of.of(&store, path)?.fork(&options, &disk, name),
+    };
+    let copy = copy.map_err(|error| wrong(new, &error))?;
     let content = copy.snapshot().content_hash().map_err(|error| wrong(new, &error))?.to_string();
     match manner.json {
         true => writeln!(out, "{}", json!({ "content": content }))?,
