@@ -12,6 +12,7 @@ mod files;
 mod hermitage;
 mod histories;
 mod keeper;
+mod mistakes;
 mod model;
 mod multi;
 mod places;
