@@ -1,14 +1,15 @@
 //! A store as a whole: described, examined, copied, made shorter.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
 use kauri::tree::{Checkpoint, Options};
 use serde_json::json;
 
-use super::{Manner, open_to_read, open_to_write, split, wrong};
+use super::{Manner, missing, open_to_read, open_to_write, split, wrong};
 use crate::cli::Trouble;
+use crate::cli::progress::Progress;
 
 pub(super) fn stat(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
@@ -52,8 +53,13 @@ pub(super) fn tables(path: &Path, manner: Manner, out: &mut impl Write) -> Resul
 }
 
 pub(super) fn verify(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+    if !path.exists() {
+        return Err(missing(path, ""));
+    }
     let (disk, name) = split(path)?;
+    let progress = Progress::of("looking at every page", manner.shows_progress());
     let report = Options::new().read_only(true).open(&disk, name).and_then(|store| store.verify());
+    drop(progress);
     match report {
         Ok(report) => {
             let (tables, rows, pages) = (report.tables, report.rows, report.pages);
@@ -84,8 +90,10 @@ pub(super) fn fork(
     let store = open_to_read(path)?;
     let (disk, name) = split(new)?;
     let options = Options::new().page_bytes(page_bytes).keeper(false);
+    let progress = Progress::of("copying", manner.shows_progress());
     let copy = store.snapshot().fork(&options, &disk, name).map_err(|error| wrong(new, &error))?;
     let content = copy.snapshot().content_hash().map_err(|error| wrong(new, &error))?.to_string();
+    drop(progress);
     match manner.json {
         true => writeln!(out, "{}", json!({ "content": content }))?,
         false => writeln!(out, "content {content}")?,
@@ -96,18 +104,29 @@ pub(super) fn fork(
 pub(super) fn checkpoint(path: &Path, stream: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
     let snapshot = store.snapshot();
+    let progress = Progress::of_bytes("writing", manner.shows_progress(), None);
     if stream == Path::new("-") {
-        return snapshot.checkpoint_to(out).map(drop).map_err(|error| match error {
+        if std::io::stdout().is_terminal() {
+            return Err(Trouble::Wrong("expected a file or a pipe for the stream, found a terminal".to_owned()));
+        }
+        return snapshot.checkpoint_to(&mut progress.write(out)).map(drop).map_err(|error| match error {
             kauri::tree::Error::Io(error) => Trouble::Output(error),
             error => wrong(path, &error),
         });
     }
-    let file = File::create_new(stream).map_err(|error| wrong(stream, &error.into()))?;
-    let mut file = BufWriter::new(file);
-    let written = snapshot.checkpoint_to(&mut file).and_then(|checkpoint| {
-        file.get_ref().sync_all()?;
+    let file = File::create_new(stream).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Trouble::Wrong(format!("{}: expected no file there yet", stream.display()))
+        }
+        _ => wrong(stream, &error.into()),
+    })?;
+    let mut buffer = BufWriter::new(progress.write(&file));
+    let written = snapshot.checkpoint_to(&mut buffer).and_then(|checkpoint| {
+        buffer.flush()?;
+        file.sync_all()?;
         Ok(checkpoint)
     });
+    drop(progress);
     match written {
         Ok(checkpoint) => tell(&checkpoint, manner, out),
         Err(error) => {
@@ -130,6 +149,13 @@ fn tell(checkpoint: &Checkpoint, manner: Manner, out: &mut impl Write) -> Result
     Ok(())
 }
 
+fn open_stream(path: &Path) -> Result<File, Trouble> {
+    match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing(path, "")),
+        opened => opened.map_err(|error| wrong(path, &error.into())),
+    }
+}
+
 pub(super) fn restore(
     path: &Path,
     stream: &Path,
@@ -137,14 +163,20 @@ pub(super) fn restore(
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let mut read: Box<dyn Read> = if stream == Path::new("-") {
-        Box::new(std::io::stdin().lock())
+    let (read, bytes): (Box<dyn Read>, _) = if stream == Path::new("-") {
+        (Box::new(std::io::stdin().lock()), None)
     } else {
-        Box::new(BufReader::new(File::open(stream).map_err(|error| wrong(stream, &error.into()))?))
+        let file = open_stream(stream)?;
+        let bytes = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+        (Box::new(file), bytes)
     };
+    let progress = Progress::of_bytes("restoring", manner.shows_progress(), bytes);
+    let mut read = BufReader::new(progress.read(read));
     let (disk, name) = split(path)?;
     let options = Options::new().page_bytes(page_bytes).keeper(false);
-    let store = options.restore(&disk, name, &mut read).map_err(|error| wrong(path, &error))?;
+    let restored = options.restore(&disk, name, &mut read);
+    drop(progress);
+    let store = restored.map_err(|error| wrong(path, &error))?;
     let snapshot = store.snapshot();
     let rows: u64 = snapshot.tables().filter_map(|name| snapshot.raw(name)).map(|table| table.len()).sum();
     let tables = snapshot.tables().count();
@@ -156,8 +188,11 @@ pub(super) fn restore(
 }
 
 pub(super) fn compact(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    let store = open_to_write(path, false)?;
-    let done = store.compact().map_err(|error| wrong(path, &error))?;
+    let store = open_to_write(path)?;
+    let progress = Progress::of("compacting", manner.shows_progress());
+    let done = store.compact();
+    drop(progress);
+    let done = done.map_err(|error| wrong(path, &error))?;
     let (before, after) = (done.bytes_before, done.bytes_after);
     match manner.json {
         true => writeln!(out, "{}", json!({ "bytes_before": before, "bytes_after": after }))?,
