@@ -115,6 +115,7 @@ fn a_store_in_memory_or_to_be_read_is_left_alone() {
     assert!(matches!(store.compact(), Err(Error::ReadOnly)));
 }
 
+#[cfg(feature = "checkpoint")]
 #[test]
 fn a_fork_is_the_version_it_was_made_of_and_goes_its_own_way() {
     for (options, seed) in [(options(256), 0), (options(256).cache_bytes(0), 1)] {

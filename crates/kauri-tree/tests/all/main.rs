@@ -14,15 +14,19 @@ mod histories;
 mod keeper;
 mod mistakes;
 mod model;
+#[cfg(feature = "multi")]
 mod multi;
 mod places;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "file"))]
 mod processes;
 mod random;
+#[cfg(feature = "checkpoint")]
 mod streams;
 mod tables;
 mod threads;
+#[cfg(feature = "ttl")]
 mod ttl;
 mod updates;
 mod watched;
+#[cfg(all(feature = "multi", feature = "watch"))]
 mod watches;

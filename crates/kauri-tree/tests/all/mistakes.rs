@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kauri_tree::{MultiTable, Options, Read, ReadMulti, Store, Table, Write, WriteMulti, WriteTxn};
+use kauri_tree::{Options, Read, Store, Table, Write, WriteTxn};
 
 use crate::places::Place;
 use crate::random::Random;
@@ -96,20 +96,6 @@ fn a_range_is_removed_to_its_end_across_emptied_leaves() {
 }
 
 #[test]
-fn pairs_of_a_multi_table_are_removed_with_their_range() {
-    const PAIRS: MultiTable<u32, u32> = MultiTable::new("pairs");
-    for place in Place::all() {
-        let mut txn = place.store().begin();
-        txn.load_sorted_values(&PAIRS, (0..3_000).map(|row| (row / 1_000, row))).unwrap();
-        assert_eq!(txn.remove_range(&PAIRS, (0, 500)..(2, 2_500)).unwrap(), 2_000);
-        assert_eq!([0, 1, 2].map(|key| txn.count_values(&PAIRS, key).unwrap()), [500, 0, 500]);
-        assert!(!txn.remove_value(&PAIRS, 1, 1_500).unwrap() && txn.remove_value(&PAIRS, 2, 2_500).unwrap());
-        txn.commit().unwrap();
-        assert_eq!(place.store().verify().unwrap().rows, 999);
-    }
-}
-
-#[test]
 fn few_rows_left_of_many_lie_in_few_pages() {
     let store = Store::in_memory().unwrap();
     let mut txn = store.begin();
@@ -147,23 +133,4 @@ fn a_cursor_gives_the_longest_key_a_long_value_and_stays_on_it() {
         assert_eq!(cursor.previous().unwrap().unwrap().1, &value[..]);
         assert_eq!(cursor.previous().unwrap().unwrap().0, [1]);
     }
-}
-
-#[test]
-fn values_of_a_key_are_in_the_order_of_their_type() {
-    const SCORES: MultiTable<str, i64> = MultiTable::new("scores");
-    let store = Store::in_memory().unwrap();
-    let mut txn = store.begin();
-    let scores = [3, -1, i64::MIN, 0, i64::MAX, -2];
-    for score in scores {
-        assert!(txn.put_value(&SCORES, "ann", score).unwrap());
-    }
-    let mut sorted = scores;
-    sorted.sort_unstable();
-    let found = txn.values(&SCORES, "ann").unwrap().map(|score| score);
-    assert!(found.map(Result::unwrap).eq(sorted));
-    // Loads are refused that are not in this order.
-    let loaded = txn.load_sorted_values(&SCORES, [("bob", -1), ("bob", 1), ("bob", 0)]);
-    assert_eq!(loaded.unwrap_err().to_string(), "row 2: expected a key greater than that of the row before");
-    assert_eq!(txn.count_values(&SCORES, "bob").unwrap(), 0);
 }
