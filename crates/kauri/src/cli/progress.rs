@@ -24,7 +24,7 @@ impl Progress {
     pub(super) fn of_rows(what: impl Into<Cow<'static, str>>, is_shown: bool, rows: Option<u64>) -> Self {
         let template = match rows {
             Some(_) => "{msg} {wide_bar} {human_pos} of {human_len} rows, {eta} left",
-            None => "{spinner} {msg} {human_pos} rows, {per_sec}",
+            None => "{spinner} {msg} {human_pos} rows, {elapsed}",
         };
         Self::new(what, is_shown, rows, template)
     }
