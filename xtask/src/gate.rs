@@ -16,6 +16,8 @@ const BARE_TARGETS: &[&str] = &["wasm32v1-none", "thumbv7em-none-eabi", "riscv32
 
 /// The crate with unsafe code.
 pub(crate) const ARENA: &str = "crates/kauri-arena/Cargo.toml";
+/// The store.
+pub(crate) const STORE: &str = "crates/kauri-tree/Cargo.toml";
 /// The crate that crashes the store.
 pub(crate) const SIMULATOR: &str = "crates/kauri-sim/Cargo.toml";
 const NO_ARENA: &str = "there is no crates/kauri-arena";
@@ -40,6 +42,7 @@ fn steps(tree: &Tree, fuzz_seconds: u64) -> Vec<Step> {
         step("fmt", Some(Tool::Rustfmt), vec![cargo(&["fmt", "--all", "--check"])]),
         step("clippy", Some(Tool::Clippy), vec![cargo(&clippy)]),
         Step { name: "no-std", tool: None, work: no_std(tree) },
+        Step { name: "features", tool: Some(Tool::Clippy), work: features(tree) },
         step("doc", None, vec![doc]),
         step("nextest", Some(Tool::Nextest), vec![nextest]),
         Step { name: "doctest", tool: None, work: doctest(tree) },
@@ -64,6 +67,21 @@ fn no_std(tree: &Tree) -> Work {
     let check = cargo(&["check", "-p", "kauri-wire", "--no-default-features", "--locked"]);
     let bare = BARE_TARGETS.iter().find(|target| is_installed(target));
     Work::Calls(vec![bare.map_or(check.clone(), |target| check.arguments(["--target", target]))])
+}
+
+/// The store without its features, with its tests and examples; and with each of them alone.
+fn features(tree: &Tree) -> Work {
+    let all = manifest::features(tree, STORE);
+    if all.is_empty() {
+        return Work::Absent("there is no crates/kauri-tree with features");
+    }
+    let subset = ["clippy", "-p", "kauri-tree", "--no-default-features", "--locked"];
+    let call = |rest: &[&str]| {
+        let rest = rest.iter().map(|argument| (*argument).to_owned());
+        cargo(&subset).arguments(rest).arguments(["--", "-D", "warnings"])
+    };
+    let alone = all.iter().map(|feature| call(&["--features", feature]));
+    Work::Calls([call(&["--all-targets"])].into_iter().chain(alone).collect())
 }
 
 fn is_installed(target: &str) -> bool {
@@ -178,7 +196,7 @@ mod tests {
     #[test]
     fn young_repository_lacks_the_steps_for_what_is_not_there() {
         let absent = lines(&[]).into_iter().filter(|line| line.contains("absent")).count();
-        assert_eq!(absent, 7, "no-std, doctest, planted, calibrate, loom, asan and fuzz");
+        assert_eq!(absent, 8, "no-std, features, doctest, planted, calibrate, loom, asan and fuzz");
     }
 
     #[test]
@@ -205,6 +223,16 @@ mod tests {
         let line = |files: &[_]| lines(files).into_iter().find(|line| line.starts_with("asan: ")).unwrap();
         assert!(!line(&[(ARENA, "")]).contains("-p kauri-tree"));
         assert!(line(&[(ARENA, ""), ("crates/kauri-tree/Cargo.toml", "")]).contains("-p kauri-tree"));
+    }
+
+    #[test]
+    fn each_feature_of_the_store_is_tried_alone() {
+        let store =
+            "[package]\nname = \"kauri-tree\"\n[features]\ndefault = [\"multi\", \"ttl\"]\nmulti = []\nttl = []\n";
+        let all = lines(&[(STORE, store)]);
+        let line = all.iter().find(|line| line.starts_with("features: ")).unwrap();
+        assert_eq!(line.matches("--no-default-features --locked").count(), 3, "{line}");
+        assert!(line.contains("--features multi -- -D warnings") && line.contains("--all-targets"), "{line}");
     }
 
     #[test]

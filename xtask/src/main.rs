@@ -91,7 +91,7 @@ enum Command {
         #[arg(long, conflicts_with = "target")]
         list: bool,
     },
-    /// Build the release binary and show its size
+    /// Build the release binary and show its size, and what each feature of the store adds to a small program
     Size,
     /// Check the repository's own rules
     Tidy,
@@ -117,7 +117,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
-        Command::Size => size::run(),
+        Command::Size => size::run(&tree),
         Command::Tidy => tidy::run(&tree),
     }
 }

@@ -28,6 +28,14 @@ pub(crate) fn packages(tree: &Tree) -> Vec<Package> {
     manifests.filter_map(|(folder, text)| package(tree, folder, &text.parse().ok()?)).collect()
 }
 
+/// The features that a package has unless one says otherwise, by the path of its manifest.
+pub(crate) fn features(tree: &Tree, manifest: &str) -> Vec<String> {
+    let text = tree.files().find(|(path, _)| *path == manifest).map(|(_, text)| text);
+    let manifest: Option<Table> = text.and_then(|text| text.parse().ok());
+    let features = manifest.as_ref().and_then(|manifest| manifest.get("features")?.get("default")?.as_array());
+    features.into_iter().flatten().filter_map(|name| name.as_str().map(String::from)).collect()
+}
+
 fn package(tree: &Tree, folder: &str, manifest: &Table) -> Option<Package> {
     let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
     let mut bins = declared(manifest, "bin");

@@ -1,21 +1,47 @@
-//! The size of what people download: the release binary, with and without symbols.
+//! The size of what people download: the release binary, with and without symbols; and what each feature of the store adds to
+//! a program that does little.
 
 use std::fs;
 
 use crate::failure::{Failure, Result};
+use crate::gate::STORE;
 use crate::invocation::{Invocation, cargo, target_folder};
+use crate::manifest;
 use crate::table::Table;
+use crate::tree::Tree;
 
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(tree: &Tree) -> Result<()> {
     let mut table = Table::new(["kauri", "bytes", "MiB"]);
     // The shipped form is built last, so that it is the one left in the target folder.
     for (form, strip) in [("with symbols", "none"), ("as shipped", "symbols")] {
         build(strip).run()?;
-        let bytes = size_of_binary()?;
+        let bytes = size_of("kauri")?;
         table.push([form.to_owned(), bytes.to_string(), mebibytes(bytes)]);
     }
     print!("{table}");
+    features(&manifest::features(tree, STORE))
+}
+
+/// What a program with a store in memory grows by, feature by feature.
+fn features(all: &[String]) -> Result<()> {
+    let mut table = Table::new(["a program with a store", "bytes", "more"]);
+    let least = size_with("")?;
+    table.push(["in memory, no features".to_owned(), least.to_string(), String::new()]);
+    for feature in all {
+        let bytes = size_with(feature)?;
+        table.push([format!("and {feature}"), bytes.to_string(), bytes.saturating_sub(least).to_string()]);
+    }
+    let bytes = size_with(&all.join(","))?;
+    table.push(["and all of them".to_owned(), bytes.to_string(), bytes.saturating_sub(least).to_string()]);
+    print!("\n{table}");
     Ok(())
+}
+
+/// The size of the store's example with these features, stripped.
+fn size_with(features: &str) -> Result<u64> {
+    let build = cargo(&["build", "--release", "--locked", "-p", "kauri-tree", "--example", "minimal"]);
+    build.arguments(["--no-default-features", "--features", features]).run()?;
+    size_of("examples/minimal")
 }
 
 fn build(strip: &str) -> Invocation {
@@ -23,8 +49,8 @@ fn build(strip: &str) -> Invocation {
     build.environment("CARGO_PROFILE_RELEASE_STRIP", strip)
 }
 
-fn size_of_binary() -> Result<u64> {
-    let binary = target_folder().join("release").join(format!("kauri{}", std::env::consts::EXE_SUFFIX));
+fn size_of(program: &str) -> Result<u64> {
+    let binary = target_folder().join("release").join(format!("{program}{}", std::env::consts::EXE_SUFFIX));
     let metadata = fs::metadata(&binary).map_err(Failure::io(format!("look at {}", binary.display())))?;
     Ok(metadata.len())
 }

@@ -18,13 +18,13 @@
 #![forbid(unsafe_code)]
 
 mod memory;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "os"))]
 mod os;
 
 use std::{fmt, io};
 
 pub use memory::MemoryDisk;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "os"))]
 pub use os::OsDisk;
 
 /// One flat directory of files.

@@ -1,12 +1,14 @@
 //! What we want of the numbers. Printed, never asserted: a goal is for people.
 
-use crate::outcome::{OURS, Sheet};
+use crate::outcome::{OURS, Outcome, Sheet};
 
 /// What a goal compares our number with.
 #[derive(Clone, Copy)]
 enum Bar {
     /// So many times better than LMDB.
     Lmdb(f64),
+    /// So many times better than this other way.
+    Other(&'static str, f64),
     /// Not above this, in the workload's unit.
     Most(f64),
 }
@@ -40,20 +42,33 @@ const GOALS: &[(&str, Bar)] = &[
 const GOALS_OF_A: &[(&str, Bar)] =
     &[("size_sorted", Bar::Most(1.08)), ("size_random", Bar::Most(1.5)), ("size_churn", Bar::Most(1.7))];
 
+/// Goals of what has no shape.
+const GOALS_OF_KINDS: &[(&str, Bar)] = &[
+    ("multi_insert", Bar::Lmdb(1.5)),
+    ("multi_scan", Bar::Lmdb(1.5)),
+    ("multi_count", Bar::Lmdb(1.5)),
+    ("multi_delete_pair", Bar::Lmdb(1.5)),
+    ("cas", Bar::Other("get + put", 1.0)),
+    ("merge", Bar::Other("get + put", 1.0)),
+    ("diff_100", Bar::Most(1000.0)),
+    ("checkpoint_stream", Bar::Other("disk", 0.5)),
+    ("unwatched_commit", Bar::Other("no watch", 0.95)),
+    ("range_delete_1000_leaves", Bar::Most(1000.0)),
+];
+
 /// A line for each goal whose workload was measured.
 pub(crate) fn lines(sheet: &Sheet) -> Vec<String> {
     let shaped = ["A", "B"].into_iter().flat_map(|shape| GOALS.iter().map(move |goal| (shape, goal)));
     let all = shaped.chain(GOALS_OF_A.iter().map(|goal| ("A", goal)));
-    all.filter_map(|(shape, (workload, bar))| line(sheet, &format!("{shape} {workload}"), *bar)).collect()
+    let shaped = all.filter_map(|(shape, (workload, bar))| line(sheet, &format!("{shape} {workload}"), *bar));
+    shaped.chain(GOALS_OF_KINDS.iter().filter_map(|(workload, bar)| line(sheet, workload, *bar))).collect()
 }
 
 fn line(sheet: &Sheet, workload: &str, bar: Bar) -> Option<String> {
     let outcome = sheet.find(workload)?;
     let (found, wanted, met, share) = match bar {
-        Bar::Lmdb(least) => {
-            let found = outcome.ratio("lmdb")?;
-            (format!("{found:.2}x LMDB"), format!("at least {least:.2}x"), found >= least, found / least)
-        }
+        Bar::Lmdb(least) => times(outcome, "lmdb", "LMDB", least)?,
+        Bar::Other(other, least) => times(outcome, other, other, least)?,
         Bar::Most(most) => {
             let (found, unit) = (outcome.median(OURS)?, outcome.unit.symbol());
             (format!("{found:.2} {unit}"), format!("at most {most:.2} {unit}"), found <= most, most / found)
@@ -63,6 +78,12 @@ fn line(sheet: &Sheet, workload: &str, bar: Bar) -> Option<String> {
         true => format!("met     {workload}: {found}, wanted {wanted}"),
         false => format!("missed  {workload}: {found}, wanted {wanted}; {:.0} % of the way", share * 100.0),
     })
+}
+
+/// How many times better we are than another, in words; what is wanted; whether it is met; and how far we are.
+fn times(outcome: &Outcome, peer: &str, called: &str, least: f64) -> Option<(String, String, bool, f64)> {
+    let found = outcome.ratio(peer)?;
+    Some((format!("{found:.2}x {called}"), format!("at least {least:.2}x"), found >= least, found / least))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod contender;
 mod data;
 mod engine;
 mod goal;
+mod kinds;
 mod outcome;
 mod report;
 mod scaling;
@@ -53,6 +54,12 @@ struct Options {
     /// The most rows, when scaling: 100 million, or a million if quick.
     #[arg(long, value_name = "N", requires = "scaling")]
     rows: Option<u64>,
+}
+
+impl Options {
+    fn measures(&self, part: Part) -> bool {
+        self.part.is_none_or(|only| only == part)
+    }
 }
 
 fn main() -> ExitCode {
@@ -103,13 +110,18 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn measure(options: &Options, folder: &Path) -> Sheet {
     let mut sheet = Sheet::default();
-    for shape in [Shape::A, Shape::B] {
+    let shapes = if options.part == Some(Part::Kinds) { &[][..] } else { &[Shape::A, Shape::B] };
+    for &shape in shapes {
         let plan = if options.quick { Plan::quick(shape) } else { Plan::full(shape) };
         let mut suite = Suite::new(shape, plan, folder, &mut sheet);
-        for part in Part::ALL.into_iter().filter(|part| options.part.is_none_or(|only| only == *part)) {
+        for part in Part::SHAPED.into_iter().filter(|part| options.measures(*part)) {
             eprintln!("{} {part:?} (load average {})", shape.name, load());
             suite.measure(part);
         }
+    }
+    if options.measures(Part::Kinds) {
+        eprintln!("kinds (load average {})", load());
+        kinds::measure(kinds::Plan::new(options.quick), folder, &mut sheet);
     }
     sheet
 }

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     PerSecond,
+    BytesPerSecond,
     Nanoseconds,
     Microseconds,
     /// Times the bytes of all keys and values.
@@ -14,6 +15,7 @@ impl Unit {
     pub(crate) const fn symbol(self) -> &'static str {
         match self {
             Self::PerSecond => "/s",
+            Self::BytesPerSecond => "B/s",
             Self::Nanoseconds => "ns",
             Self::Microseconds => "us",
             Self::Times => "x data",
@@ -23,7 +25,7 @@ impl Unit {
     /// How many times better we are than a peer, whatever the unit.
     pub(crate) fn ratio(self, ours: f64, peer: f64) -> f64 {
         match self {
-            Self::PerSecond => ours / peer,
+            Self::PerSecond | Self::BytesPerSecond => ours / peer,
             Self::Nanoseconds | Self::Microseconds | Self::Times => peer / ours,
         }
     }
@@ -41,6 +43,11 @@ impl Outcome {
     /// Everybody's median, in the order in which they took turns.
     pub(crate) fn medians(&self) -> impl Iterator<Item = (&'static str, f64)> {
         self.samples.iter().map(|(who, samples)| (*who, median(samples)))
+    }
+
+    /// Who took part.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.samples.iter().map(|(who, _)| *who)
     }
 
     pub(crate) fn median(&self, who: &str) -> Option<f64> {

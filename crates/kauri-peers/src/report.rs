@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::outcome::{Outcome, Sheet};
+use crate::outcome::{OURS, Outcome, Sheet};
 
-/// One workload and one peer. `ratio` says how many times better we are, whatever the unit.
+/// One workload and one peer, or none. `ratio` says how many times better we are, whatever the unit.
 #[derive(Serialize)]
 pub(crate) struct Row<'a> {
     pub(crate) workload: &'a str,
     pub(crate) ours: f64,
-    pub(crate) peer: f64,
-    pub(crate) peer_name: &'a str,
-    pub(crate) ratio: f64,
+    pub(crate) peer: Option<f64>,
+    pub(crate) peer_name: Option<&'a str>,
+    pub(crate) ratio: Option<f64>,
     pub(crate) unit: &'static str,
 }
 
@@ -28,30 +28,36 @@ pub(crate) fn write_rows(rows: &[Row<'_>], mut out: impl Write) -> io::Result<()
     out.flush()
 }
 
-fn rows(outcome: &Outcome) -> impl Iterator<Item = Row<'_>> {
-    let mut medians = outcome.medians();
-    let ours = medians.next().map_or(f64::NAN, |(_, ours)| ours);
-    medians.map(move |(peer_name, peer)| Row {
+fn rows(outcome: &Outcome) -> Vec<Row<'_>> {
+    let ours = outcome.median(OURS).unwrap_or(f64::NAN);
+    let row = |peer: Option<(&'static str, f64)>| Row {
         workload: &outcome.workload,
         ours,
-        peer,
-        peer_name,
-        ratio: outcome.unit.ratio(ours, peer),
+        peer: peer.map(|(_, peer)| peer),
+        peer_name: peer.map(|(name, _)| name),
+        ratio: peer.map(|(_, peer)| outcome.unit.ratio(ours, peer)),
         unit: outcome.unit.symbol(),
-    })
+    };
+    let peers: Vec<_> = outcome.medians().filter(|(who, _)| *who != OURS).collect();
+    match peers.is_empty() {
+        true => vec![row(None)],
+        false => peers.into_iter().map(|peer| row(Some(peer))).collect(),
+    }
 }
 
 /// Writes the table: a line for each workload, and at its end how many times better we are than LMDB, and than the best of
 /// the others.
 pub(crate) fn write_table(sheet: &Sheet, out: &mut impl Write) -> io::Result<()> {
-    let names = sheet.outcomes().first().into_iter().flat_map(|outcome| outcome.medians().map(|(who, _)| who));
-    let mut lines = vec![["workload", "unit"].into_iter().chain(names).chain(["to lmdb", "to best other"])]
-        .into_iter()
-        .map(|line| line.map(String::from).collect::<Vec<_>>())
-        .collect::<Vec<_>>();
-    lines.extend(sheet.outcomes().iter().map(line));
-    write_columns(&lines, 2, out)?;
-    writeln!(out, "\nRatios say how many times better we are; below 1x the peer is better.")
+    // Who takes part is not the same in all of them.
+    let same = |left: &Outcome, right: &Outcome| left.names().eq(right.names());
+    for outcomes in sheet.outcomes().chunk_by(same) {
+        let head = ["workload", "unit"].into_iter().chain(outcomes[0].names()).chain(["to lmdb", "to best other"]);
+        let mut lines = vec![head.map(String::from).collect::<Vec<_>>()];
+        lines.extend(outcomes.iter().map(line));
+        write_columns(&lines, 2, out)?;
+        writeln!(out)?;
+    }
+    writeln!(out, "Ratios say how many times better we are; below 1x the peer is better.")
 }
 
 /// Writes lines of cells; the first so many columns begin at the left, the others end at the right.

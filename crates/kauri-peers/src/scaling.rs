@@ -253,7 +253,8 @@ pub(crate) fn write_json(lines: &[Line], out: impl Write) -> io::Result<()> {
         .flat_map(|(line, names)| {
             names.iter().zip(COLUMNS).enumerate().map(|(at, (workload, (_, unit)))| {
                 let (ours, peer) = (line.costs[at], first.costs[at]);
-                Row { workload, ours, peer, peer_name: &peer_name, ratio: peer / ours, unit }
+                let (peer, ratio) = (Some(peer), Some(peer / ours));
+                Row { workload, ours, peer, peer_name: Some(&peer_name), ratio, unit }
             })
         })
         .collect();

@@ -50,10 +50,13 @@ pub(crate) enum Part {
     Write,
     Sync,
     Space,
+    /// What has no shape: `kinds.rs`.
+    Kinds,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Sync, Self::Space];
+    /// Those that are measured for each shape.
+    pub(crate) const SHAPED: [Self; 4] = [Self::Read, Self::Write, Self::Sync, Self::Space];
 }
 
 /// One shape's contenders at work.
@@ -93,6 +96,7 @@ impl<'a> Suite<'a> {
             Part::Write => (0..self.plan.write_rounds).for_each(|_| self.write()),
             Part::Sync => self.sync(),
             Part::Space => self.space(),
+            Part::Kinds => unreachable!("it has no shape"),
         }
     }
 

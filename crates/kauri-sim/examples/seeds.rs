@@ -27,7 +27,9 @@ fn main() -> io::Result<()> {
     for seed in 0..4 {
         let mut choices = vec![0; 1 << (8 + seed)];
         Rng::new(seed).fill(&mut choices);
-        write("store_operations", &format!("random_{}", choices.len()), &choices)?;
+        for target in ["store_operations", "store_tables"] {
+            write(target, &format!("random_{}", choices.len()), &choices)?;
+        }
     }
     Ok(())
 }

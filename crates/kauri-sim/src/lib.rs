@@ -9,7 +9,8 @@
 //! clocks besides. `kauri-sim world --minutes N` tries one seed after the other.
 //!
 //! A [`StoreTrial`] is Kauri's own store under random work. `kauri-sim crash --minutes N` crashes it for as long as one likes. A
-//! [`Twin`] is the store beside plain maps, without crashes; `kauri-sim model --minutes N` compares them for as long.
+//! [`Twin`] is the store beside plain maps, without crashes; `kauri-sim model --minutes N` compares them for as long. A [`Medley`] has
+//! tables of every kind.
 //!
 //! What a crash may leave is drawn in `effect.rs` (what survives), `tear.rs` (which part of a write) and `walk.rs` (what is
 //! durable when).
@@ -28,6 +29,7 @@ mod explore;
 mod fault;
 mod ground;
 mod image;
+mod medley;
 mod point;
 mod rng;
 mod tear;
@@ -47,6 +49,7 @@ pub use explore::{Engine, Explorer, Report, Violation};
 pub use fault::{Call, Failure, Fault, FaultKind, Hits};
 pub use ground::DiskGround;
 pub use image::Image;
+pub use medley::Medley;
 pub use point::{BadPoint, CrashPath, CrashPoint, Flight, Variant};
 pub use rng::Rng;
 pub use trace::Trace;

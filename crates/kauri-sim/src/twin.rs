@@ -91,7 +91,7 @@ const NAME: &str = "store";
 type Rows = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 /// What each table should hold; `None` if there should be no such table.
 type Model = [Option<Rows>; 4];
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 /// A store, and the maps that say what it should hold.
 ///
@@ -396,12 +396,12 @@ fn table(which: usize) -> Table<[u8], [u8]> {
     Table::new(TABLES[which])
 }
 
-fn words(error: impl std::fmt::Display) -> String {
+pub(crate) fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "its callers read better so")]
-fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Outcome {
+pub(crate) fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Outcome {
     if found == expected { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
 }
 

@@ -107,6 +107,14 @@ impl Catalog {
         Some((name, &entry.types, self.root(entry.place)))
     }
 
+    /// Whether a table is the same in another version, as far as its root tells: made for the same types, with the same pages.
+    pub(crate) fn has_same(&self, other: &Self, name: &str) -> bool {
+        if Arc::ptr_eq(&self.names, &other.names) {
+            return self.place(name).is_none_or(|place| self.root(place) == other.root(place));
+        }
+        self.entry(name) == other.entry(name)
+    }
+
     /// Forgets a table whose tree is gone.
     pub(crate) fn forget(&mut self, name: &str) {
         let entry = Arc::make_mut(&mut self.names).remove(name).expect("the table was found before");

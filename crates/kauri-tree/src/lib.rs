@@ -25,14 +25,21 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
-//! Rows are seen one after the other through a [`Scan`], or from a place among them, a [`Cursor`]. In a [`MultiTable`] a key has several
-//! sorted values; the rows of a [`TtlTable`] expire. A [watch](Store::watch) tells what commits change.
+//! Rows are seen one after the other through a [`Scan`], or from a place among them, a [`Cursor`].
+#![cfg_attr(feature = "multi", doc = "In a [`MultiTable`] a key has several sorted values.")]
+#![cfg_attr(feature = "ttl", doc = "The rows of a [`TtlTable`] expire.")]
+#![cfg_attr(feature = "watch", doc = "A [watch](Store::watch) tells what commits change.")]
 //!
 //! A version can be kept under a name: [`Store::pin`], and [`Store::as_of`] to read it, also after a restart. What differs between any two
-//! versions is [told](Snapshot::diff) in time of the difference, [carried](Snapshot::checkpoint_since) elsewhere as a stream, and
-//! the newest is [forked](Store::fork) into a store of its own.
+//! versions is [told](Snapshot::diff) in time of the difference.
+#![cfg_attr(
+    feature = "checkpoint",
+    doc = "It is [carried](Snapshot::checkpoint_since) elsewhere as a stream, and the newest version [forked](Store::fork) into a store of its own."
+)]
 //!
-//! A store lives in memory ([`Store::in_memory`]) or in a file ([`Store::open`], [`Options::open`]), through any crash. All its reading,
+//! A store lives in memory ([`Store::in_memory`]) or in a file ([`Options::open`]), through any crash.
+#![cfg_attr(feature = "file", doc = "[`Store::open`] takes the path of a file of the operating system.")]
+//! All its reading,
 //! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
 //! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
 //!
@@ -41,8 +48,25 @@
 //! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), `pins` and
 //! `kept` (versions with a name, and the pages that only they have), [`Snapshot`] and [`WriteTxn`]; `validate` and `queue` (changes compared and committed together), [`Change`]; `multi`,
 //! `ttl` and `watch` stand on all of them.
+//!
+//! # Features
+//!
+//! Small programs leave out what they do not need; all of it is there unless one says `default-features = false`.
+//! `cargo xtask size` prints what each adds to a program.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `multi` | `MultiTable`: several sorted values per key |
+//! | `ttl` | `TtlTable`: rows that expire |
+//! | `watch` | `Store::watch`, `Store::watch_queue` |
+//! | `checkpoint` | `Snapshot::checkpoint_to`, `Options::restore` and `Snapshot::fork`: copies of a version |
+//! | `file` | `Store::open` and `disk::OsDisk`: files of the operating system |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "checkpoint", feature = "multi", feature = "ttl", feature = "watch")),
+    allow(dead_code, unused_imports, reason = "what the parts that were left out share")
+)]
 
 // First, because its macro is used by the others.
 #[macro_use]
@@ -60,6 +84,7 @@ mod diff;
 mod durable;
 mod error;
 mod file;
+#[cfg(feature = "checkpoint")]
 mod fork;
 mod free;
 mod group;
@@ -69,6 +94,7 @@ mod kind;
 mod log;
 mod merge;
 mod meta;
+#[cfg(feature = "multi")]
 mod multi;
 mod node;
 mod open;
@@ -82,15 +108,23 @@ mod scan;
 mod sequence;
 mod snapshot;
 mod store;
+#[cfg(feature = "checkpoint")]
 mod stream;
 mod sync;
+#[cfg(all(unix, feature = "file"))]
+mod system;
 mod table;
+#[cfg(feature = "ttl")]
 mod ttl;
 mod update;
 mod validate;
 mod value;
 mod verify;
 mod view;
+#[cfg(feature = "watch")]
+mod watch;
+#[cfg(not(feature = "watch"))]
+#[path = "watch/none.rs"]
 mod watch;
 mod write;
 
@@ -103,6 +137,7 @@ pub use cursor::{Cursor, Position};
 pub use diff::{Diff, Difference, TableChange, TableDiff};
 pub use durable::Durability;
 pub use error::{Error, Fault, Result};
+#[cfg(feature = "multi")]
 pub use multi::{MultiTable, Pair, ReadMulti, Values, WriteMulti};
 pub use pins::Pin;
 pub use raw::RawTable;
@@ -111,13 +146,16 @@ pub use scan::Scan;
 pub use sequence::SEQUENCES;
 pub use snapshot::Snapshot;
 pub use store::{Options, Stat, Store};
+#[cfg(feature = "checkpoint")]
 pub use stream::Checkpoint;
 pub use table::Table;
+#[cfg(feature = "ttl")]
 pub use ttl::{LiveRows, ReadTtl, Swept, TtlTable, WriteTtl};
 pub use update::{AsValue, Compared, Counter};
 pub use value::Value;
 pub use verify::Report;
 pub use view::View;
+#[cfg(feature = "watch")]
 pub use watch::{Notice, Watch, WatchQueue};
 pub use write::WriteTxn;
 

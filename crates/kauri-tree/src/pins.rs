@@ -8,7 +8,6 @@
 //! found, and the pages of the pin are in that version. So a pin that goes meanwhile takes nothing from him.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, OnceLock};
 
 use kauri_arena::Stamp;
@@ -25,7 +24,6 @@ use crate::pager::Pager;
 use crate::read::Access;
 use crate::snapshot::Snapshot;
 use crate::store::{State, Store};
-use crate::stream::Checkpoint;
 use crate::write::check_key;
 
 /// A version with a name.
@@ -70,7 +68,7 @@ pub(crate) struct Pinned {
     page: u32,
     /// The tables, read when they are first asked for.
     catalog: OnceLock<Catalog>,
-    content: OnceLock<ContentHash>,
+    pub(crate) content: OnceLock<ContentHash>,
 }
 
 /// What is to be done with the pins.
@@ -245,35 +243,6 @@ impl Store {
         snapshot.at(pinned).map(Some)
     }
 
-    /// Writes out what changed since a pin, as [`Snapshot::checkpoint_since`] does. The first time after opening the store, all of the
-    /// pin is read, to say what the stream is to be restored on; who has kept the [content](Checkpoint::content) of the pin's own
-    /// stream calls that one instead. `None` if there is no such pin.
-    ///
-    /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
-    ///
-    /// const STOCK: Table<str, u64> = Table::new("stock");
-    /// let (store, copy) = (Store::in_memory()?, Store::in_memory()?);
-    /// store.pin("sent", 0)?;
-    /// let mut txn = store.begin();
-    /// txn.put(&STOCK, "apples", 12)?;
-    /// txn.commit()?;
-    ///
-    /// let mut stream = Vec::new();
-    /// store.checkpoint_since("sent", &mut stream)?.expect("it was pinned");
-    /// copy.restore_from(&mut &stream[..])?;
-    /// assert_eq!(copy.snapshot().get(&STOCK, "apples")?, Some(12));
-    /// # Ok::<(), kauri_tree::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`Snapshot::checkpoint_since`].
-    pub fn checkpoint_since(&self, pin: &str, write: &mut impl io::Write) -> Result<Option<Checkpoint>> {
-        let Some(since) = self.as_of(pin)? else { return Ok(None) };
-        let content = since.pinned_content()?;
-        self.snapshot().checkpoint_since(&since, content, write).map(Some)
-    }
-
     fn change_pins(&self, state: &mut State, change: PinChange<'_>) -> Result<()> {
         if let Some(durable) = self.durable() {
             return durable.change_pins(state, change);
@@ -296,18 +265,6 @@ impl Durable {
         // The log does not have it: as for a commit that is no record.
         turn.ring.skip_ahead();
         self.checkpoint_in_turn(state, Some(change))
-    }
-}
-
-impl Snapshot<'_> {
-    /// The content of a pin's version: known since it was asked for last, or read.
-    fn pinned_content(&self) -> Result<ContentHash> {
-        let pinned = self.pinned().expect("only pins are asked");
-        if let Some(content) = pinned.content.get() {
-            return Ok(*content);
-        }
-        let content = self.content_hash()?;
-        Ok(*pinned.content.get_or_init(|| content))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rows of a table in order.
 
+mod bound;
+
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
@@ -13,6 +15,7 @@ use crate::node::{Joiner, RowAt, Rows};
 use crate::read::{Access, resolve};
 use crate::snapshot::VersionPages;
 use crate::value::Value;
+use bound::Bound;
 
 /// Rows in the order of their keys, from the front with [`next`](Self::next), from the back with [`previous`](Self::previous),
 /// or from both until they meet.
@@ -648,40 +651,6 @@ impl Ends<'_> {
         match (&self.front, &self.back) {
             (Some(front), Some(back)) => front.page() == back.page(),
             _ => false,
-        }
-    }
-}
-
-/// An end of a range of keys, or none.
-#[derive(Clone, Debug)]
-enum Bound {
-    None,
-    /// A key that lies here, because most are short and need no place of their own.
-    Short(u8, [u8; Self::SHORT]),
-    Long(Box<[u8]>),
-}
-
-impl Bound {
-    const SHORT: usize = 30;
-
-    #[inline]
-    fn new(key: &[u8]) -> Self {
-        let mut bytes = [0; Self::SHORT];
-        match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
-            (Some(start), Ok(length)) => {
-                start.copy_from_slice(key);
-                Self::Short(length, bytes)
-            }
-            _ => Self::Long(key.into()),
-        }
-    }
-
-    #[inline]
-    fn key(&self) -> Option<&[u8]> {
-        match self {
-            Self::None => None,
-            Self::Short(length, bytes) => Some(&bytes[..usize::from(*length)]),
-            Self::Long(key) => Some(key),
         }
     }
 }

@@ -9,6 +9,9 @@
 //! a whole. A row and its due entry are written and removed together. So the front of the due entries is always what expires next,
 //! and a sweep needs no checkpoint: it begins there each time, and what was put with an earlier expiry meanwhile is there too.
 
+#[cfg(feature = "watch")]
+mod watch;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;

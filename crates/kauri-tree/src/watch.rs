@@ -12,7 +12,7 @@
 mod queue;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,7 +101,8 @@ pub(crate) struct Watches {
 
 #[derive(Default)]
 struct Desk {
-    watchers: Vec<Arc<Watcher>>,
+    /// By table: however many watch one that did not change, it is looked at once.
+    watchers: BTreeMap<Cow<'static, str>, Vec<Arc<Watcher>>>,
     /// In the order of versions.
     parcels: VecDeque<Parcel>,
     /// Somebody is telling what was in a parcel.
@@ -183,7 +184,7 @@ impl Watches {
 
     fn remove(&self, watcher: &Arc<Watcher>) {
         watcher.ended.store(true, Ordering::Release);
-        let removed: Vec<_> = lock(&self.desk).watchers.extract_if(.., |other| Arc::ptr_eq(other, watcher)).collect();
+        let removed = lock(&self.desk).remove(watcher);
         // Not under the lock: what it tells may belong to something that has its own.
         drop(removed);
     }
@@ -199,10 +200,29 @@ impl Drop for Delivery<'_> {
 }
 
 impl Desk {
+    fn add(&mut self, watcher: Arc<Watcher>) {
+        self.watchers.entry(watcher.table.clone()).or_default().push(watcher);
+    }
+
+    fn remove(&mut self, watcher: &Arc<Watcher>) -> Option<Arc<Watcher>> {
+        let watchers = self.watchers.get_mut(&watcher.table)?;
+        let place = watchers.iter().position(|other| Arc::ptr_eq(other, watcher))?;
+        let removed = watchers.remove(place);
+        if watchers.is_empty() {
+            self.watchers.remove(&watcher.table);
+        }
+        Some(removed)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Watcher>> {
+        self.watchers.values().flatten()
+    }
+
     /// What all watches have to be told.
     fn compare(&self, versions: &Versions<'_>) -> Vec<(Arc<Watcher>, Note)> {
         let mut notes = Vec::new();
-        for watcher in &self.watchers {
+        let changed = self.watchers.iter().filter(|(table, _)| !versions.before.has_same(versions.after, table));
+        for watcher in changed.flat_map(|(_, watchers)| watchers) {
             let mut see = |note| notes.push((Arc::clone(watcher), note));
             // A page that is damaged, or a panic of the key's type, is nothing that whoever commits has to do with.
             let compared = catch_unwind(AssertUnwindSafe(|| watcher.compare(versions, &mut see)));
@@ -324,7 +344,7 @@ impl Store {
         });
         let watches = self.watches();
         let watch = Watch { watches: Arc::downgrade(watches), watcher: Arc::clone(&watcher) };
-        lock(&watches.desk).watchers.push(watcher);
+        lock(&watches.desk).add(watcher);
         // Commits that were made before and tell nothing: now they can be seen.
         self.wait_for_published()?;
         Ok(watch)
@@ -334,7 +354,7 @@ impl Store {
 impl Drop for Watches {
     /// Whoever waits to be told waits no more.
     fn drop(&mut self) {
-        for watcher in &lock(&self.desk).watchers {
+        for watcher in lock(&self.desk).all() {
             *lock(&watcher.tell) = Box::new(|_, _| ());
         }
     }
@@ -343,6 +363,6 @@ impl Drop for Watches {
 impl fmt::Debug for Watches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let desk = lock(&self.desk);
-        f.debug_struct("Watches").field("watchers", &desk.watchers.len()).finish_non_exhaustive()
+        f.debug_struct("Watches").field("watchers", &desk.all().count()).finish_non_exhaustive()
     }
 }

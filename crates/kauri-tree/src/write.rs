@@ -261,6 +261,29 @@ impl<'a> WriteTxn<'a> {
         Ok(())
     }
 
+    /// Writes a row unless there is one with this key, by its bytes, and tells whether it did.
+    fn insert_bytes<K: Key + ?Sized>(&mut self, table: &str, types: Types, key: &[u8], value: &[u8]) -> Result<bool> {
+        let page_bytes = self.turn.state().page_bytes;
+        check_key(key, page_bytes)?;
+        if !btree::fits(page_bytes, key.len(), value.len()) {
+            // Before pages are made for its value.
+            let root = self.root(table, types)?.unwrap_or_default();
+            let vacant = btree::get::<Of<K>>(&self.turn.state().pager, root, key)?.is_none();
+            return if vacant { self.put_bytes::<K>(table, types, key, value).map(|()| true) } else { Ok(false) };
+        }
+        let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
+            let inserted = btree::insert::<Of<K>>(pages, root, key, node::Value::Inline(value))?;
+            // What is there stays, wherever its value lies.
+            Ok(if inserted { Old::Missing } else { Old::Inline })
+        };
+        let log = |body: &mut Body, old: &Old| {
+            if *old == Old::Missing {
+                body.put(key, value);
+            }
+        };
+        self.change::<K>(table, types, change, log).map(|was_there| !was_there)
+    }
+
     /// Removes a row, by its bytes, and tells whether there was one.
     pub(crate) fn remove_bytes<K: Key + ?Sized>(&mut self, table: &str, types: Types, key: &[u8]) -> Result<bool> {
         // A table that is missing is not made for this.
@@ -364,6 +387,17 @@ impl Write for WriteTxn<'_> {
     ) -> Result<()> {
         K::with_bytes(key, |key| {
             V::with_bytes(value, |value| self.put_bytes::<K>(table.name(), Table::<K, V>::types, key, value))
+        })
+    }
+
+    fn insert<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<bool> {
+        K::with_bytes(key, |key| {
+            V::with_bytes(value, |value| self.insert_bytes::<K>(table.name(), Table::<K, V>::types, key, value))
         })
     }
 

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use kauri_tree::disk::OsDisk;
-use kauri_tree::{Durability, Options, Read, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_tree::{
+    Durability, MultiTable, Options, Read, ReadMulti, Snapshot, Store, Table, Write, WriteMulti, WriteTxn,
+};
 
-use super::{Engine, Reader, Seen, Sync, Writer, add, touch};
+use super::{Engine, Key, Pair, Pairs, Reader, Seen, Sync, Writer, add, touch};
 
 const ROWS: Table<[u8], [u8]> = Table::new("rows");
 const LOG_BYTES: usize = 16 << 20;
@@ -101,5 +103,48 @@ impl Writer for WriteTxn<'_> {
     #[inline]
     fn remove(&mut self, key: &[u8]) {
         Write::remove(self, &ROWS, key).expect("the row is removed");
+    }
+}
+
+const PAIRS: MultiTable<[u8], [u8]> = MultiTable::new("pairs");
+
+/// Our table of several sorted values per key.
+pub(crate) struct KauriPairs(Kauri);
+
+impl Pairs for KauriPairs {
+    const NAME: &'static str = "kauri";
+
+    fn open(folder: &Path) -> Self {
+        Self(Kauri::open(folder, Sync::Never))
+    }
+
+    fn insert(&self, pairs: &[Pair]) {
+        self.0.write(|txn| {
+            for (key, value) in pairs {
+                txn.put_value(&PAIRS, key, value).expect("the pair is written");
+            }
+        });
+    }
+
+    fn remove(&self, pairs: &[Pair]) {
+        self.0.write(|txn| {
+            for (key, value) in pairs {
+                assert!(txn.remove_value(&PAIRS, key, value).expect("the pair is removed"));
+            }
+        });
+    }
+
+    fn scan(&self) -> Seen {
+        let mut seen = (0, 0);
+        let see = |(key, value): (std::borrow::Cow<'_, [u8]>, &[u8]), ()| seen = add(seen, &key, value);
+        self.0.read(|snapshot| Read::scan(snapshot, &PAIRS)?.for_each(see)).expect("the store is whole");
+        seen
+    }
+
+    fn count(&self, keys: &[Key]) -> usize {
+        let count = |snapshot: &Snapshot<'_>| {
+            keys.iter().map(|key| snapshot.count_values(&PAIRS, key).expect("the store is whole")).sum::<u64>()
+        };
+        self.0.read(count) as usize
     }
 }

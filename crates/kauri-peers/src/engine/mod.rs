@@ -8,8 +8,8 @@ mod redb;
 use std::path::Path;
 
 pub(crate) use self::fjall::Fjall;
-pub(crate) use self::kauri::Kauri;
-pub(crate) use self::lmdb::Lmdb;
+pub(crate) use self::kauri::{Kauri, KauriPairs};
+pub(crate) use self::lmdb::{Lmdb, LmdbPairs};
 pub(crate) use self::redb::Redb;
 
 /// When a commit returns.
@@ -64,6 +64,26 @@ pub(crate) trait Engine: std::marker::Sync + Sized {
     }
     /// Returns when work in the background is done and the files are as they stay.
     fn settle(&self) {}
+    fn close(self) {}
+}
+
+/// A key of several values.
+pub(crate) type Key = [u8; 8];
+/// A key and one of its values.
+pub(crate) type Pair = (Key, [u8; 16]);
+
+/// A table in which a key has several sorted values, without sync.
+pub(crate) trait Pairs: Sized {
+    const NAME: &'static str;
+
+    fn open(folder: &Path) -> Self;
+    /// Inserts pairs in one transaction.
+    fn insert(&self, pairs: &[Pair]);
+    /// Removes pairs, which are there, in one transaction.
+    fn remove(&self, pairs: &[Pair]);
+    fn scan(&self) -> Seen;
+    /// How many values these keys have, asked for one after the other.
+    fn count(&self, keys: &[Key]) -> usize;
     fn close(self) {}
 }
 

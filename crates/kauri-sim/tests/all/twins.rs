@@ -1,6 +1,6 @@
 //! Stores beside maps: ten million operations, on which they agree.
 
-use kauri_sim::{Rng, Twin, TwinShape};
+use kauri_sim::{Medley, Rng, Twin, TwinShape};
 
 const SEEDS: u64 = 10;
 const OPERATIONS: u64 = 100_000;
@@ -34,4 +34,13 @@ twins! {
     stores_agree_with_maps_7: 700;
     stores_agree_with_maps_8: 800;
     stores_agree_with_maps_9: 900;
+}
+
+#[test]
+fn tables_of_every_kind_agree_with_maps() {
+    for seed in 0..12 {
+        if let Err(what) = Medley::new(Rng::new(seed)).work(150) {
+            panic!("seed {seed}: {what}");
+        }
+    }
 }

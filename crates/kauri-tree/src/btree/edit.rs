@@ -74,8 +74,44 @@ pub(crate) fn put<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u
         NodeMut::new(pages.page_mut(root.page)).clear();
     }
     let path = descend::<O>(pages, root, key)?;
+    let (index, found) = row_index::<O>(Node::new(pages.page(path.leaf)?), key);
+    write::<O>(pages, root, &path, Place { index, found }, (key, value))
+}
+
+/// Writes a row unless there is one with its key, and tells whether it did. The way down is looked for once.
+pub(crate) fn insert<O: Order>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    key: &[u8],
+    value: Value<'_>,
+) -> Result<bool> {
+    let Some((mut path, place)) = locate::<O>(pages, *root, key)? else {
+        return put::<O>(pages, root, key, value).map(|_| true);
+    };
+    if place.found {
+        return Ok(false);
+    }
+    freshen(pages, root, &mut path)?;
+    write::<O>(pages, root, &path, place, (key, value))?;
+    Ok(true)
+}
+
+/// Where in a leaf a row is, or would be.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    found: bool,
+}
+
+/// Writes a row at its place, at the end of a way that is fresh, and tells what its key had before.
+fn write<O: Order>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    path: &Path,
+    Place { index, found }: Place,
+    (key, value): (&[u8], Value<'_>),
+) -> Result<Old> {
     let mut leaf = NodeMut::new(pages.page_mut(path.leaf));
-    let (index, found) = row_index::<O>(leaf.node(), key);
     let (old, room) = match found {
         true => (Old::of(leaf.node().value(index)), leaf.replace(index, value, O::BYTEWISE)),
         false => (Old::Missing, leaf.insert_row(index, key, value, O::BYTEWISE)),
@@ -83,12 +119,12 @@ pub(crate) fn put<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u
     let is_last = index == leaf.node().count();
     if !found {
         root.rows += 1;
-        count(pages, &path, 1);
+        count(pages, path, 1);
     }
     if !room {
         let appended = !found && is_last && path.is_rightmost(pages)?;
         let change = Change { index, item: Item::row(key, value), replaces: found, appended };
-        rebuild::<O>(pages, root, &path, path.way.len(), change)?;
+        rebuild::<O>(pages, root, path, path.way.len(), change)?;
     }
     Ok(old)
 }
@@ -201,7 +237,9 @@ fn adopt<O: Order>(
 /// Removes a row and tells what its key had.
 pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
     // A key without a row changes nothing, so nothing is made fresh for it.
-    let Some((mut path, index)) = find::<O>(pages, *root, key)? else { return Ok(Old::Missing) };
+    let Some((mut path, Place { index, found: true })) = locate::<O>(pages, *root, key)? else {
+        return Ok(Old::Missing);
+    };
     freshen(pages, root, &mut path)?;
     let mut leaf = NodeMut::new(pages.page_mut(path.leaf));
     let old = Old::of(leaf.node().value(index));
@@ -212,8 +250,8 @@ pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: 
     Ok(old)
 }
 
-/// The way to a row, and its place in the leaf.
-fn find<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(Path, usize)>> {
+/// The way to a row, and its place in the leaf; `None` if there is no leaf.
+fn locate<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(Path, Place)>> {
     if root.page == 0 {
         return Ok(None);
     }
@@ -228,7 +266,7 @@ fn find<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(
         node.fetch_slots(slots);
     }
     let (index, found) = row_index::<O>(node, key);
-    Ok(found.then_some((Path { way, leaf: page }, index)))
+    Ok(Some((Path { way, leaf: page }, Place { index, found })))
 }
 
 /// Makes all pages of a path fresh.

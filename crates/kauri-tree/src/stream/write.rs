@@ -15,6 +15,7 @@ use crate::diff::{Difference, TableChange, TableDiff};
 use crate::error::Result;
 use crate::read::Source;
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::table;
 
 /// The bodies of our chunks: long enough for any disk, short enough to keep in memory.
@@ -35,6 +36,49 @@ pub struct Checkpoint {
     pub bytes: u64,
     /// The content of the version that it was made of.
     pub content: ContentHash,
+}
+
+impl Store {
+    /// Writes out what changed since a pin, as [`Snapshot::checkpoint_since`] does. The first time after opening the store, all of the
+    /// pin is read, to say what the stream is to be restored on; who has kept the [content](Checkpoint::content) of the pin's own
+    /// stream calls that one instead. `None` if there is no such pin.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let (store, copy) = (Store::in_memory()?, Store::in_memory()?);
+    /// store.pin("sent", 0)?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    ///
+    /// let mut stream = Vec::new();
+    /// store.checkpoint_since("sent", &mut stream)?.expect("it was pinned");
+    /// copy.restore_from(&mut &stream[..])?;
+    /// assert_eq!(copy.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Snapshot::checkpoint_since`].
+    pub fn checkpoint_since(&self, pin: &str, write: &mut impl io::Write) -> Result<Option<Checkpoint>> {
+        let Some(since) = self.as_of(pin)? else { return Ok(None) };
+        let content = since.pinned_content()?;
+        self.snapshot().checkpoint_since(&since, content, write).map(Some)
+    }
+}
+
+impl Snapshot<'_> {
+    /// The content of a pin's version: known since it was asked for last, or read.
+    fn pinned_content(&self) -> Result<ContentHash> {
+        let pinned = self.pinned().expect("only pins are asked");
+        if let Some(content) = pinned.content.get() {
+            return Ok(*content);
+        }
+        let content = self.content_hash()?;
+        Ok(*pinned.content.get_or_init(|| content))
+    }
 }
 
 impl Snapshot<'_> {

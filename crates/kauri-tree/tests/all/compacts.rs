@@ -1,6 +1,6 @@
 //! Files made shorter, and copied, while they are used.
 
-use kauri_tree::disk::{Disk, MemoryDisk};
+use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Error, Options, Read, Store, Table, Write};
 
 use crate::model::{Bytes, Odd, World};
@@ -115,6 +115,7 @@ fn a_store_in_memory_or_to_be_read_is_left_alone() {
     assert!(matches!(store.compact(), Err(Error::ReadOnly)));
 }
 
+#[cfg(feature = "checkpoint")]
 #[test]
 fn a_fork_is_the_version_it_was_made_of_and_goes_its_own_way() {
     for (options, seed) in [(options(256), 0), (options(256).cache_bytes(0), 1)] {
@@ -134,8 +135,11 @@ fn a_fork_is_the_version_it_was_made_of_and_goes_its_own_way() {
     }
 }
 
+#[cfg(feature = "checkpoint")]
 #[test]
 fn a_fork_that_shares_its_file_has_everything_and_goes_its_own_way() {
+    use kauri_tree::disk::Disk;
+
     for seed in 0..3 {
         let disk = MemoryDisk::new();
         let store = options(256).open(&disk, "store").unwrap();

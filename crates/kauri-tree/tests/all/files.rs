@@ -186,7 +186,7 @@ fn space_comes_back() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, feature = "file"))]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a folder of its own in the folder for temporary files")]
 fn a_store_lives_in_a_file_of_the_system() {

@@ -12,17 +12,23 @@ mod files;
 mod hermitage;
 mod histories;
 mod keeper;
+mod mistakes;
 mod model;
+#[cfg(feature = "multi")]
 mod multi;
+#[cfg(feature = "checkpoint")]
 mod pins;
 mod places;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "file"))]
 mod processes;
 mod random;
+#[cfg(feature = "checkpoint")]
 mod streams;
 mod tables;
 mod threads;
+#[cfg(feature = "ttl")]
 mod ttl;
 mod updates;
 mod watched;
+#[cfg(all(feature = "multi", feature = "watch"))]
 mod watches;

@@ -6,7 +6,7 @@ use kauri_tree::{
     Change, Cursor, Error, MultiTable, Options, Pair, Read, ReadMulti, Store, Table, Write, WriteMulti, WriteTxn,
 };
 
-use crate::places::{Subject, try_everywhere};
+use crate::places::{Place, Subject, try_everywhere};
 use crate::random::Random;
 
 type Sets = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
@@ -225,4 +225,37 @@ fn a_multi_table_is_no_table_of_tuples() {
     assert!(matches!(txn.put(&tuples, (b"key", b"value"), ()), Err(Error::OtherTypes { .. })));
     let long = vec![7; 2_000];
     assert!(matches!(txn.put_value(&PAIRS, b"key", &long), Err(Error::KeyTooLong { .. })));
+}
+
+#[test]
+fn pairs_of_a_multi_table_are_removed_with_their_range() {
+    const NUMBERS: MultiTable<u32, u32> = MultiTable::new("numbers");
+    for place in Place::all() {
+        let mut txn = place.store().begin();
+        txn.load_sorted_values(&NUMBERS, (0..3_000).map(|row| (row / 1_000, row))).unwrap();
+        assert_eq!(txn.remove_range(&NUMBERS, (0, 500)..(2, 2_500)).unwrap(), 2_000);
+        assert_eq!([0, 1, 2].map(|key| txn.count_values(&NUMBERS, key).unwrap()), [500, 0, 500]);
+        assert!(!txn.remove_value(&NUMBERS, 1, 1_500).unwrap() && txn.remove_value(&NUMBERS, 2, 2_500).unwrap());
+        txn.commit().unwrap();
+        assert_eq!(place.store().verify().unwrap().rows, 999);
+    }
+}
+
+#[test]
+fn values_of_a_key_are_in_the_order_of_their_type() {
+    const SCORES: MultiTable<str, i64> = MultiTable::new("scores");
+    let store = Store::in_memory().unwrap();
+    let mut txn = store.begin();
+    let scores = [3, -1, i64::MIN, 0, i64::MAX, -2];
+    for score in scores {
+        assert!(txn.put_value(&SCORES, "ann", score).unwrap());
+    }
+    let mut sorted = scores;
+    sorted.sort_unstable();
+    let found = txn.values(&SCORES, "ann").unwrap().map(|score| score);
+    assert!(found.map(Result::unwrap).eq(sorted));
+    // Loads are refused that are not in this order.
+    let loaded = txn.load_sorted_values(&SCORES, [("bob", -1), ("bob", 1), ("bob", 0)]);
+    assert_eq!(loaded.unwrap_err().to_string(), "row 2: expected a key greater than that of the row before");
+    assert_eq!(txn.count_values(&SCORES, "bob").unwrap(), 0);
 }

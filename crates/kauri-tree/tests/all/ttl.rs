@@ -173,3 +173,37 @@ fn keys_too_long_to_expire_are_refused_before_anything_is_written() {
     assert_eq!(txn.count_live(&table, 0).unwrap(), 1);
     assert_eq!(txn.sweep(&table, 1, 10).unwrap(), Swept { rows: 1, is_done: true });
 }
+
+#[cfg(feature = "watch")]
+#[test]
+fn watches_of_rows_that_expire_tell_of_rows_and_of_nothing_beside_them() {
+    use kauri_tree::Notice;
+
+    let store = Store::in_memory().unwrap();
+    let (sender, told) = std::sync::mpsc::channel();
+    let watch = store.watch_expiring(&SESSIONS, b"a", move |notice| {
+        let told = match notice {
+            Notice::Put { key, value, .. } => (key.to_owned(), Some(value)),
+            Notice::Removed { key, .. } => (key.to_owned(), None),
+            Notice::Missed => panic!("nothing is missed"),
+        };
+        sender.send(told).unwrap();
+    });
+    let commit = |work: &dyn Fn(&mut WriteTxn<'_>)| {
+        let mut txn = store.begin();
+        work(&mut txn);
+        txn.commit().unwrap();
+        told.try_iter().collect::<Vec<_>>()
+    };
+    let row = |key: &str, value| vec![(key.to_owned(), value)];
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "ann", 1, 10).unwrap()), row("ann", Some(1)));
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "bob", 1, 10).unwrap()), []);
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "ann", 1, 10).unwrap()), [], "nothing changed");
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "ann", 1, 20).unwrap()), row("ann", Some(1)), "it lives longer");
+    assert_eq!(commit(&|txn| assert!(txn.sweep(&SESSIONS, 19, 9).unwrap().is_done)), [], "another one expired");
+    assert_eq!(commit(&|txn| assert!(txn.sweep(&SESSIONS, 20, 9).unwrap().is_done)), row("ann", None));
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "abe", 2, 30).unwrap()), row("abe", Some(2)));
+    assert_eq!(commit(&|txn| assert_eq!(txn.get_or_expire(&SESSIONS, "abe", 30).unwrap(), None)), row("abe", None));
+    drop(watch);
+    assert_eq!(commit(&|txn| txn.put_until(&SESSIONS, "ann", 1, 10).unwrap()), []);
+}

@@ -4,6 +4,7 @@
 
 mod demo;
 mod frame;
+mod progress;
 mod store;
 
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kauri::tree::{Store, Table, Write};
+use kauri::tree::{Store, Table, TtlTable, Write, WriteTtl};
 use kauri::wire::{Seq, TimerKey, Timestamp};
 
 use crate::{answer, kauri, refusal};
@@ -108,9 +108,13 @@ fn what_is_wrong_is_said_in_one_line() {
     let folder = Folder::new("store-wrong");
     let file = &folder.filled("store");
     let missing = &folder.path("missing");
-    let cases: [(&[&str], &str); 9] = [
-        (&["stat", missing], "No such file"),
-        (&["put", missing, "a", "b", "c"], "there is no such file"),
+    let (nowhere, this) = (&folder.path("nowhere/file"), &folder.path(""));
+    let cases: [(&[&str], &str); 12] = [
+        (&["checkpoint", file, file], "expected no file there yet"),
+        (&["fork", file, nowhere], "there is no folder `"),
+        (&["put", "--create", this, "a", "b", "c"], "expected a file, found a folder"),
+        (&["stat", this], "expected a file, found a folder"),
+        (&["put", missing, "a", "b", "c"], "there is no such file; with --create it is made"),
         (&["get", file, "nothing", "a"], "there is no table `nothing`"),
         (&["put", file, "stock", "plums", "many"], "the value: expected a number (u64), found \"many\""),
         (&["get", file, "scores", "3x"], "the key: expected a number (i32)"),
@@ -123,9 +127,80 @@ fn what_is_wrong_is_said_in_one_line() {
         let line = refusal(&[&["store"], args].concat(), b"");
         assert!(line.contains(hint), "{args:?}: {line}");
     }
+    // Whatever is asked of a file that is missing, the answer is the same, and none is made.
+    let cases: [&[&str]; 12] = [
+        &["stat", missing],
+        &["tables", missing],
+        &["get", missing, "stock", "a"],
+        &["scan", missing, "stock"],
+        &["count", missing, "stock"],
+        &["del", missing, "stock", "a"],
+        &["verify", missing],
+        &["diff", file, missing],
+        &["fork", missing, "copy"],
+        &["checkpoint", missing, "-"],
+        &["restore", &folder.path("new"), missing],
+        &["compact", missing],
+    ];
+    for args in cases {
+        let line = refusal(&[&["store"], args].concat(), b"");
+        assert_eq!(line.trim_end(), format!("kauri: {missing}: there is no such file"), "{args:?}");
+    }
+    assert!(
+        !std::fs::exists(missing).expect("the folder") && !std::fs::exists(folder.path("new")).expect("the folder")
+    );
     let line = refusal(&["store", "load", file, "stock"], b"plums\t1\nno tab\n");
     assert!(line.contains("line 2: expected a key, a tab and a value"), "{line}");
     assert_eq!(store(&["count", file, "stock"]), "3\n", "all or none");
+}
+
+#[test]
+fn a_missing_store_is_made_if_that_is_asked_for() {
+    let folder = Folder::new("store-create");
+    let file = &folder.path("new");
+    assert_eq!(store(&["put", "--create", file, "fruit", "apples", "12"]), "");
+    assert_eq!(store(&["put", "--create", file, "fruit", "pears", "5"]), "");
+    assert_eq!(store(&["scan", file, "fruit"]), "apples\t12\npears\t5\n");
+}
+
+#[test]
+fn rows_that_expire_are_not_written_by_hand() {
+    const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+    let folder = Folder::new("store-expiring");
+    let file = &folder.filled("store");
+    let opened = Store::open(file).expect("it was made");
+    let mut txn = opened.begin();
+    txn.put_until(&SESSIONS, "ann", 7, 1_000).expect("room");
+    txn.commit().expect("durable");
+    drop(opened);
+    let cases: [&[&str]; 3] =
+        [&["put", file, "sessions", "bob", "1"], &["del", file, "sessions", "\\x00ann"], &["load", file, "sessions"]];
+    for args in cases {
+        let line = refusal(&[&["store"], args].concat(), b"");
+        assert!(line.contains("table `sessions` has rows that expire, which only programs write"), "{args:?}: {line}");
+    }
+    assert_eq!(store(&["count", file, "sessions"]), "2\n", "the row and when it expires");
+}
+
+#[test]
+fn nothing_is_said_of_progress_where_nobody_watches() {
+    let folder = Folder::new("store-progress");
+    let file = &folder.filled("store");
+    let rows: String = (0..5_000).map(|number| format!("{number:06}\tvalue\n")).collect();
+    let (fork, stream, restored) = (&folder.path("fork"), &folder.path("stream"), &folder.path("restored"));
+    let cases: [&[&str]; 7] = [
+        &["load", file, "many"],
+        &["verify", file],
+        &["fork", file, fork],
+        &["diff", file, fork],
+        &["checkpoint", file, stream],
+        &["restore", restored, stream],
+        &["compact", file],
+    ];
+    for args in cases {
+        let output = kauri(&[&["store"], args].concat(), rows.as_bytes());
+        assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::form::Forms;
 use super::{AsOf, Manner, open_to_read, wrong};
 use crate::cli::Trouble;
+use crate::cli::progress::Progress;
 
 /// A row and in which of the stores it is.
 #[derive(Clone, Copy)]
@@ -22,6 +23,7 @@ enum Sign {
 struct Printer<'o, W> {
     out: &'o mut W,
     manner: Manner,
+    progress: Progress,
     differing: u64,
 }
 
@@ -34,7 +36,9 @@ pub(super) fn diff(
 ) -> Result<(), Trouble> {
     let stores = (open_to_read(first)?, open_to_read(second)?);
     let snapshots = (as_of.of(&stores.0, first)?, stores.1.snapshot());
-    let mut printer = Printer { out, manner, differing: 0 };
+    let rows = snapshots.0.tables().filter_map(|name| snapshots.0.raw(name)).map(|table| table.len()).sum();
+    let progress = Progress::of_rows("comparing", manner.shows_progress(), Some(rows));
+    let mut printer = Printer { out, manner, progress, differing: 0 };
     let names: BTreeSet<&str> = snapshots.0.tables().chain(snapshots.1.tables()).collect();
     for name in names {
         printer.table(name, (first, &snapshots.0), (second, &snapshots.1))?;
@@ -46,7 +50,9 @@ pub(super) fn diff(
 pub(super) fn changes(path: &Path, as_of: &AsOf, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
     let (then, now) = (as_of.of(&store, path)?, store.snapshot());
-    let mut printer = Printer { out, manner, differing: 0 };
+    // Only what differs is looked at, and how much that is nobody knows before.
+    let progress = Progress::of_rows("comparing", manner.shows_progress(), None);
+    let mut printer = Printer { out, manner, progress, differing: 0 };
     for table in now.diff_tables(&then).map_err(|error| wrong(path, &error))? {
         printer.changes(path, &table)?;
     }
@@ -134,6 +140,7 @@ impl<W: Write> Printer<'_, W> {
                 (None, Some(_)) => std::cmp::Ordering::Greater,
                 (Some(one), Some(other)) => one.0.cmp(&other.0),
             };
+            self.progress.add(u64::from(order.is_le()));
             if order.is_eq() && one == other {
                 (one, other) = (next_left()?, next_right()?);
                 continue;
@@ -153,25 +160,27 @@ impl<W: Write> Printer<'_, W> {
         self.differing += 1;
         let forms = Forms::of(types, self.manner.hex);
         let (key, value) = (forms.key.print(key), forms.value.print(value));
-        match self.manner.json {
-            true => {
-                let only = sign.word();
-                writeln!(self.out, "{}", json!({ "only": only, "table": table, "key": key, "value": value }))?;
-            }
-            false => writeln!(self.out, "{}\t{table}\t{key}\t{value}", sign.mark())?,
-        }
-        Ok(())
+        let line = match self.manner.json {
+            true => json!({ "only": sign.word(), "table": table, "key": key, "value": value }).to_string(),
+            false => format!("{}\t{table}\t{key}\t{value}", sign.mark()),
+        };
+        self.line(&line)
     }
 
     /// A table that is only in one of the stores, or with these types.
     fn made(&mut self, table: &str, types: Option<&str>, sign: Sign) -> Result<(), Trouble> {
         let Some(types) = types else { return Ok(()) };
         self.differing += 1;
-        match self.manner.json {
-            true => writeln!(self.out, "{}", json!({ "only": sign.word(), "table": table, "types": types }))?,
-            false => writeln!(self.out, "{}\t{table}\t({types})", sign.mark())?,
-        }
-        Ok(())
+        let line = match self.manner.json {
+            true => json!({ "only": sign.word(), "table": table, "types": types }).to_string(),
+            false => format!("{}\t{table}\t({types})", sign.mark()),
+        };
+        self.line(&line)
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), Trouble> {
+        let out = &mut *self.out;
+        Ok(self.progress.aside(|| writeln!(out, "{line}"))?)
     }
 }
 

@@ -243,6 +243,13 @@ struct Manner {
     hex: bool,
 }
 
+impl Manner {
+    /// Whether people are told how far long work is.
+    const fn shows_progress(self) -> bool {
+        !self.json
+    }
+}
+
 pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
     let manner = Manner { json: args.json, hex: args.hex };
     match args.command {
@@ -278,6 +285,12 @@ fn split(path: &Path) -> Result<(OsDisk, &str), Trouble> {
     let wrong = |what: &dyn std::fmt::Display| Trouble::Wrong(format!("{}: {what}", path.display()));
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong(&"expected the path of a file"))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(wrong(&format!("there is no folder `{}`", folder.display())));
+    }
+    if path.is_dir() {
+        return Err(wrong(&"expected a file, found a folder"));
+    }
     Ok((OsDisk::new(folder).map_err(|error| wrong(&error))?, name))
 }
 
@@ -286,17 +299,33 @@ fn wrong(path: &Path, error: &Error) -> Trouble {
     Trouble::Wrong(format!("{}: {error}", path.display()))
 }
 
+/// Says that there is no file where one was expected, and what can be done about it.
+fn missing(path: &Path, hint: &str) -> Trouble {
+    Trouble::Wrong(format!("{}: there is no such file{hint}", path.display()))
+}
+
 /// Opens a store to read it. Somebody else may be writing it.
 fn open_to_read(path: &Path) -> Result<Store, Trouble> {
+    if !path.exists() {
+        return Err(missing(path, ""));
+    }
     let (disk, name) = split(path)?;
     Options::new().read_only(true).open(&disk, name).map_err(|error| wrong(path, &error))
 }
 
-/// Opens a store to write it; one that is missing is made only if that was asked for.
-fn open_to_write(path: &Path, create: bool) -> Result<Store, Trouble> {
-    let (disk, name) = split(path)?;
-    if !create && !path.exists() {
-        return Err(Trouble::Wrong(format!("{}: there is no such file", path.display())));
+/// Opens a store to write it, which is there.
+fn open_to_write(path: &Path) -> Result<Store, Trouble> {
+    if !path.exists() {
+        return Err(missing(path, ""));
     }
+    open_or_make(path, true)
+}
+
+/// Opens a store to write it; one that is missing is made only if that was asked for.
+fn open_or_make(path: &Path, create: bool) -> Result<Store, Trouble> {
+    if !create && !path.exists() {
+        return Err(missing(path, "; with --create it is made"));
+    }
+    let (disk, name) = split(path)?;
     Options::new().keeper(false).open(&disk, name).map_err(|error| wrong(path, &error))
 }

@@ -30,14 +30,14 @@ pub(super) fn pin(
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let store = open_to_write(path, false)?;
+    let store = open_to_write(path)?;
     let when = when.unwrap_or_else(now_ms);
     let pin = store.pin(name, when).map_err(|error| wrong(path, &error))?;
     tell(&pin, manner, out)
 }
 
 pub(super) fn unpin(path: &Path, name: &str) -> Result<(), Trouble> {
-    let store = open_to_write(path, false)?;
+    let store = open_to_write(path)?;
     match store.unpin(name).map_err(|error| wrong(path, &error))? {
         true => Ok(()),
         false => Err(Trouble::No),

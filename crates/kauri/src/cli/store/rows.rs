@@ -7,8 +7,9 @@ use kauri::tree::{RawTable, Scan, Snapshot};
 use serde_json::{Value, json};
 
 use super::form::{Form, Forms};
-use super::{AsOf, Manner, Range, open_to_read, open_to_write, wrong};
+use super::{AsOf, Manner, Range, open_or_make, open_to_read, open_to_write, wrong};
 use crate::cli::Trouble;
+use crate::cli::progress::Progress;
 
 /// Which of the rows of a range are shown, and what of them.
 #[derive(Clone, Copy)]
@@ -175,9 +176,18 @@ pub(super) fn count(
     Ok(())
 }
 
-/// The forms of a table; of bytes, if there is none yet.
-fn forms(snapshot: &Snapshot<'_>, name: &str, manner: Manner) -> Forms {
-    Forms::of(snapshot.raw(name).map_or("bytes to bytes", |table| table.types()), manner.hex)
+/// The forms of a table that is to be written by hand; of bytes, if there is none yet.
+fn forms_to_write(snapshot: &Snapshot<'_>, path: &Path, name: &str, manner: Manner) -> Result<Forms, Trouble> {
+    let types = snapshot.raw(name).map_or("bytes to bytes", |table| table.types());
+    // Their keys and values have more in them than people write, and belong to others of the same table.
+    let programs = if types.starts_with("expiring ") { Some("rows that expire") } else { None };
+    match programs {
+        Some(what) => {
+            let refusal = format!("{}: table `{name}` has {what}, which only programs write", path.display());
+            Err(Trouble::Wrong(refusal))
+        }
+        None => Ok(Forms::of(types, manner.hex)),
+    }
 }
 
 pub(super) fn put(
@@ -188,17 +198,18 @@ pub(super) fn put(
     value: &str,
     manner: Manner,
 ) -> Result<(), Trouble> {
-    let store = open_to_write(path, create)?;
-    let forms = forms(&store.snapshot(), name, manner);
+    let store = open_or_make(path, create)?;
+    let forms = forms_to_write(&store.snapshot(), path, name, manner)?;
     let (key, value) = (parse(forms.key, "the key", key)?, parse(forms.value, "the value", value)?);
     let mut txn = store.begin();
     txn.put_raw(name, &key, &value).and_then(|()| txn.commit()).map_err(|error| wrong(path, &error))
 }
 
 pub(super) fn del(path: &Path, name: &str, key: &str, manner: Manner) -> Result<(), Trouble> {
-    let store = open_to_write(path, false)?;
+    let store = open_to_write(path)?;
     let snapshot = store.snapshot();
-    let forms = Forms::of(table(&snapshot, path, name)?.types(), manner.hex);
+    table(&snapshot, path, name)?;
+    let forms = forms_to_write(&snapshot, path, name, manner)?;
     let key = parse(forms.key, "the key", key)?;
     let mut txn = store.begin();
     let was_there = txn.remove_raw(name, &key).map_err(|error| wrong(path, &error))?;
@@ -207,8 +218,9 @@ pub(super) fn del(path: &Path, name: &str, key: &str, manner: Manner) -> Result<
 }
 
 pub(super) fn load(path: &Path, create: bool, name: &str, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    let store = open_to_write(path, create)?;
-    let forms = forms(&store.snapshot(), name, manner);
+    let store = open_or_make(path, create)?;
+    let forms = forms_to_write(&store.snapshot(), path, name, manner)?;
+    let progress = Progress::of_rows("loading", manner.shows_progress(), None);
     let mut txn = store.begin();
     let mut rows = 0_u64;
     for (index, line) in std::io::stdin().lock().lines().enumerate() {
@@ -219,8 +231,10 @@ pub(super) fn load(path: &Path, create: bool, name: &str, manner: Manner, out: &
         let value = forms.value.parse(&value).map_err(|error| of_line(format!("the value: {error}")))?;
         txn.put_raw(name, &key, &value).map_err(|error| of_line(error.to_string()))?;
         rows += 1;
+        progress.add(1);
     }
     txn.commit().map_err(|error| wrong(path, &error))?;
+    drop(progress);
     match manner.json {
         true => writeln!(out, "{}", json!({ "rows": rows }))?,
         false => writeln!(out, "{rows} rows")?,

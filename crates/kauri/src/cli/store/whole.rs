@@ -1,14 +1,15 @@
 //! A store as a whole: described, examined, copied, made shorter.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
 use kauri::tree::{Checkpoint, Error, Options, Report, Store};
 use serde_json::json;
 
-use super::{AsOf, Manner, open_to_read, open_to_write, pins, split, wrong};
+use super::{AsOf, Manner, missing, open_to_read, open_to_write, pins, split, wrong};
 use crate::cli::Trouble;
+use crate::cli::progress::Progress;
 
 pub(super) fn stat(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
@@ -53,8 +54,13 @@ pub(super) fn tables(path: &Path, as_of: &AsOf, manner: Manner, out: &mut impl W
 }
 
 pub(super) fn verify(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+    if !path.exists() {
+        return Err(missing(path, ""));
+    }
     let (disk, name) = split(path)?;
+    let progress = Progress::of("looking at every page", manner.shows_progress());
     let report = Options::new().read_only(true).open(&disk, name).and_then(|store| store.verify());
+    drop(progress);
     match report {
         Ok(report) => {
             let Report { tables, rows, pages, pins, kept_pages, .. } = report;
@@ -89,15 +95,17 @@ pub(super) fn fork(
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     // Only who holds the file knows that nobody writes it; if somebody does, one version is read and copied.
-    let store = open_to_write(path, false).or_else(|_| open_to_read(path))?;
+    let store = open_to_write(path).or_else(|_| open_to_read(path))?;
     let (disk, name) = split(new)?;
     let options = Options::new().page_bytes(page_bytes.unwrap_or(store.stat().page_bytes)).keeper(false);
+    let progress = Progress::of("copying", manner.shows_progress());
     let copy = match &as_of.as_of {
         None => store.fork(&options, &disk, name),
         Some(_) => as_of.of(&store, path)?.fork(&options, &disk, name),
     };
     let copy = copy.map_err(|error| wrong(new, &error))?;
     let content = copy.snapshot().content_hash().map_err(|error| wrong(new, &error))?.to_string();
+    drop(progress);
     match manner.json {
         true => writeln!(out, "{}", json!({ "content": content }))?,
         false => writeln!(out, "content {content}")?,
@@ -131,22 +139,32 @@ pub(super) fn checkpoint(
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let store = open_to_read(path)?;
+    let progress = Progress::of_bytes("writing", manner.shows_progress(), None);
     if stream == Path::new("-") {
-        return which.write(&store, path, out)?.map(drop).map_err(|error| match error {
+        if std::io::stdout().is_terminal() {
+            return Err(Trouble::Wrong("expected a file or a pipe for the stream, found a terminal".to_owned()));
+        }
+        return which.write(&store, path, &mut progress.write(out))?.map(drop).map_err(|error| match error {
             Error::Io(error) => Trouble::Output(error),
             error => wrong(path, &error),
         });
     }
-    let file = File::create_new(stream).map_err(|error| wrong(stream, &error.into()))?;
-    let mut file = BufWriter::new(file);
-    let written = which.write(&store, path, &mut file).and_then(|written| {
+    let file = File::create_new(stream).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Trouble::Wrong(format!("{}: expected no file there yet", stream.display()))
+        }
+        _ => wrong(stream, &error.into()),
+    })?;
+    let mut buffer = BufWriter::new(progress.write(&file));
+    let written = which.write(&store, path, &mut buffer).and_then(|written| {
         let synced = written.and_then(|checkpoint| {
-            file.flush()?;
-            file.get_ref().sync_all()?;
+            buffer.flush()?;
+            file.sync_all()?;
             Ok(checkpoint)
         });
         synced.map_err(|error| wrong(path, &error))
     });
+    drop(progress);
     match written {
         Ok(checkpoint) => tell(&checkpoint, manner, out),
         Err(trouble) => {
@@ -169,20 +187,27 @@ fn tell(checkpoint: &Checkpoint, manner: Manner, out: &mut impl Write) -> Result
     Ok(())
 }
 
-fn open_stream(stream: &Path) -> Result<Box<dyn Read>, Trouble> {
-    if stream == Path::new("-") {
-        return Ok(Box::new(std::io::stdin().lock()));
+/// The stream, and how long it is if that is known.
+fn open_stream(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Trouble> {
+    if path == Path::new("-") {
+        return Ok((Box::new(std::io::stdin().lock()), None));
     }
-    let file = File::open(stream).map_err(|error| wrong(stream, &error.into()))?;
-    Ok(Box::new(BufReader::new(file)))
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing(path, "")),
+        opened => opened.map_err(|error| wrong(path, &error.into()))?,
+    };
+    let bytes = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+    Ok((Box::new(file), bytes))
 }
 
 /// Brings a store up to date with what changed elsewhere.
 pub(super) fn update(path: &Path, stream: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    let mut read = open_stream(stream)?;
-    let store = open_to_write(path, false)?;
-    let done = store.restore_from(&mut read).map_err(|error| wrong(path, &error))?;
-    tell(&done, manner, out)
+    let (read, bytes) = open_stream(stream)?;
+    let progress = Progress::of_bytes("restoring", manner.shows_progress(), bytes);
+    let store = open_to_write(path)?;
+    let done = store.restore_from(&mut BufReader::new(progress.read(read)));
+    drop(progress);
+    tell(&done.map_err(|error| wrong(path, &error))?, manner, out)
 }
 
 pub(super) fn restore(
@@ -192,10 +217,14 @@ pub(super) fn restore(
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let mut read = open_stream(stream)?;
+    let (read, bytes) = open_stream(stream)?;
+    let progress = Progress::of_bytes("restoring", manner.shows_progress(), bytes);
+    let mut read = BufReader::new(progress.read(read));
     let (disk, name) = split(path)?;
     let options = Options::new().page_bytes(page_bytes).keeper(false);
-    let store = options.restore(&disk, name, &mut read).map_err(|error| wrong(path, &error))?;
+    let restored = options.restore(&disk, name, &mut read);
+    drop(progress);
+    let store = restored.map_err(|error| wrong(path, &error))?;
     let snapshot = store.snapshot();
     let rows: u64 = snapshot.tables().filter_map(|name| snapshot.raw(name)).map(|table| table.len()).sum();
     let tables = snapshot.tables().count();
@@ -207,8 +236,11 @@ pub(super) fn restore(
 }
 
 pub(super) fn compact(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    let store = open_to_write(path, false)?;
-    let done = store.compact().map_err(|error| wrong(path, &error))?;
+    let store = open_to_write(path)?;
+    let progress = Progress::of("compacting", manner.shows_progress());
+    let done = store.compact();
+    drop(progress);
+    let done = done.map_err(|error| wrong(path, &error))?;
     let (before, after) = (done.bytes_before, done.bytes_after);
     match manner.json {
         true => writeln!(out, "{}", json!({ "bytes_before": before, "bytes_after": after }))?,

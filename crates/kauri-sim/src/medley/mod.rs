@@ -1,0 +1,187 @@
+//! A medley: tables of every kind in one store, beside plain maps, and every way to change them.
+//!
+//! Rows with cursors among them, ranges removed, rows loaded in order, values compared, merged and filled in place; several values per
+//! key; rows that expire; in transactions, nested ones, and changes that conflict or do not. All of it in the smallest pages, in a file
+//! that is closed and opened again. A [`Twin`](crate::Twin) tries fewer things with more rows.
+
+mod pairs;
+mod rows;
+mod timed;
+
+use kauri_tree::disk::MemoryDisk;
+use kauri_tree::{Change, Options, Read, Store, Write, WriteTxn};
+
+use crate::twin::{Chance, Outcome, same, words};
+use pairs::Pairs;
+use rows::Rows;
+use timed::Timed;
+
+const PAGE_BYTES: usize = 256;
+const NAME: &str = "store";
+/// How deep transactions nest.
+const DEPTH_MAX: u32 = 2;
+
+/// What the tables should hold.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    rows: Rows,
+    pairs: Pairs,
+    timed: Timed,
+}
+
+impl Model {
+    fn compare(&self, from: &impl Read) -> Outcome {
+        self.rows.compare(from)?;
+        self.pairs.compare(from)?;
+        self.timed.compare(from)
+    }
+
+    /// Something that every writer can do.
+    fn write(&mut self, to: &mut impl Write, chance: &mut impl Chance) -> Outcome {
+        match chance.below(3) {
+            0 => self.rows.write(to, chance),
+            1 => self.pairs.write(to, chance),
+            _ => self.timed.write(to, chance),
+        }
+    }
+
+    /// Something that only a transaction can do.
+    fn change(&mut self, txn: &mut WriteTxn<'_>, chance: &mut impl Chance) -> Outcome {
+        match chance.below(6) {
+            0..2 => self.rows.wander(txn, chance),
+            2 => self.rows.load(txn, chance),
+            3 => self.rows.remove_range(txn, chance),
+            4 => self.pairs.change(txn, chance),
+            _ => self.pairs.walk(txn, chance),
+        }
+    }
+}
+
+/// A store with tables of every kind, and the maps that say what they should hold.
+///
+/// ```
+/// use kauri_sim::{Medley, Rng};
+///
+/// assert_eq!(Medley::new(Rng::new(7)).work(200), Ok(()));
+/// ```
+#[derive(Debug)]
+pub struct Medley<C> {
+    chance: C,
+    disk: MemoryDisk,
+    model: Model,
+}
+
+impl<C: Chance> Medley<C> {
+    /// An empty store.
+    #[must_use]
+    pub fn new(chance: C) -> Self {
+        Self { chance, disk: MemoryDisk::new(), model: Model::default() }
+    }
+
+    /// Makes so many commits, or fewer if there is nothing left to choose from.
+    ///
+    /// # Errors
+    /// Says where store and maps first disagreed, or what the store said.
+    pub fn work(&mut self, commits: u64) -> Outcome {
+        let mut made = 0;
+        while made < commits && !self.chance.is_spent() {
+            let store = self.open()?;
+            self.check(&store)?;
+            while made < commits && !self.chance.is_spent() {
+                made += 1;
+                self.commit(&store).map_err(|what| format!("commit {made}: {what}"))?;
+                self.check(&store).map_err(|what| format!("after commit {made}: {what}"))?;
+                match self.chance.below(16) {
+                    0 => break,
+                    1 => store.checkpoint().map_err(words)?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Store, String> {
+        Options::new().page_bytes(PAGE_BYTES).log_bytes(1).keeper(false).open(&self.disk, NAME).map_err(words)
+    }
+
+    fn check(&self, store: &Store) -> Outcome {
+        self.model.compare(&store.snapshot())?;
+        store.verify().map(drop).map_err(|error| format!("verify: {error}"))
+    }
+
+    fn commit(&mut self, store: &Store) -> Outcome {
+        match self.chance.below(8) {
+            0..2 => self.one_change(store),
+            2 => self.two_changes(store),
+            _ => self.transaction(store),
+        }
+    }
+
+    fn transaction(&mut self, store: &Store) -> Outcome {
+        let before = self.model.clone();
+        let mut txn = store.begin();
+        changes(&mut txn, &mut self.model, &mut self.chance, DEPTH_MAX)?;
+        if self.chance.below(8) == 0 {
+            self.model = before;
+            return Ok(());
+        }
+        txn.commit().map_err(words)
+    }
+
+    /// A change that nobody disturbs.
+    fn one_change(&mut self, store: &Store) -> Outcome {
+        let change = self.staged(store)?;
+        same("whether a change commits", store.commit(change).map_err(words)?.is_committed(), true)
+    }
+
+    fn staged<'a>(&mut self, store: &'a Store) -> Result<Change<'a>, String> {
+        let mut change = Change::new(store.snapshot());
+        for _ in 0..self.chance.below(12) {
+            self.model.write(&mut change, &mut self.chance)?;
+        }
+        self.model.compare(&change)?;
+        Ok(change)
+    }
+
+    /// A change that has read a row, and another that commits before it: they are in conflict if it wrote that row.
+    fn two_changes(&mut self, store: &Store) -> Outcome {
+        let [read, written] = [(); 2].map(|()| rows::key(&mut self.chance));
+        let (mut early, mut late) = (Change::new(store.snapshot()), Change::new(store.snapshot()));
+        self.model.rows.get(&late, &read)?;
+        let longer = self.model.rows.longer(&written);
+        rows::put(&mut early, &written, &longer)?;
+        rows::put(&mut late, b"late", &longer)?;
+        same("whether the first commits", store.commit(early).map_err(words)?.is_committed(), true)?;
+        let is_committed = store.commit(late).map_err(words)?.is_committed();
+        same("whether a change commits that had read a row", is_committed, read != written)?;
+        self.model.rows.put(written, longer.clone());
+        if is_committed {
+            self.model.rows.put(b"late".to_vec(), longer);
+        }
+        Ok(())
+    }
+}
+
+/// Random changes of a transaction, in nested ones too, of which some vanish.
+fn changes(txn: &mut WriteTxn<'_>, model: &mut Model, chance: &mut impl Chance, depth: u32) -> Outcome {
+    for _ in 0..chance.below(24) {
+        match chance.below(10) {
+            0..6 => model.write(txn, chance)?,
+            6..9 => model.change(txn, chance)?,
+            _ if depth > 0 => {
+                let before = model.clone();
+                let mut child = txn.nest();
+                changes(&mut child, model, chance, depth - 1)?;
+                if chance.below(3) > 0 {
+                    child.commit().map_err(words)?;
+                } else {
+                    drop(child);
+                    *model = before;
+                }
+            }
+            _ => model.compare(txn)?,
+        }
+    }
+    Ok(())
+}
