@@ -1,0 +1,76 @@
+//! Scripts: user code of a job, the hooks around it, and what executes them.
+//!
+//! A [`Script`] is written in Rust; others stand behind an [`Executor`]. [`execute`] takes a run through its steps in the order of the
+//! [`Automaton`], gives every call a deadline, and ends with an [`Ending`] to be sealed: an outcome and the run's terminal event.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! use kauri_runtime::run::script::{Context, Outcome, Plan, Rust, Script, ScriptError, execute};
+//! # use kauri_runtime::run::{Appended, EventDraft, EventSink, SinkError};
+//! # use kauri_runtime::testing::VirtualClock;
+//! use kauri_wire::pack::MapBuf;
+//! # use kauri_wire::{RunId, Timestamp};
+//! # #[derive(Clone, Default)]
+//! # struct Kept(Arc<Mutex<Vec<EventDraft>>>);
+//! # impl EventSink for Kept {
+//! #     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
+//! #         let mut kept = self.0.lock().unwrap();
+//! #         let first_seq = kept.len() as u64 + 1;
+//! #         kept.extend_from_slice(events);
+//! #         Ok(Appended { first_seq, last_seq: kept.len() as u64 })
+//! #     }
+//! # }
+//!
+//! struct Count;
+//!
+//! impl Script for Count {
+//!     fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+//!         let mut data = MapBuf::new();
+//!         data.put("letters", cx.job().as_str().unwrap_or("").len() as u64);
+//!         Ok(cx.emit().item("count", data.view())?)
+//!     }
+//!
+//!     fn on_error(&self, error: &ScriptError, cx: &Context) -> Result<(), ScriptError> {
+//!         Ok(cx.emit().log_warn(&error.message)?)
+//!     }
+//! }
+//!
+//! # let (sink, run_id) = (Kept::default(), RunId::from_parts(Timestamp(7), [7; 10]));
+//! # let clock = Arc::new(VirtualClock::default());
+//! let plan = Plan::new(run_id, "twelve apples".into(), clock);
+//! let mut executor = Rust::inline(Count);
+//! let report = execute(plan, &mut executor, Box::new(sink.clone()), |ending| {
+//!     assert_eq!(ending.outcome, Outcome::Success { skipped: false });
+//!     Ok(()) // here the store appends the terminal event and seals the run
+//! });
+//! assert!(report.swallowed.is_empty());
+//! assert_eq!(sink.0.lock().unwrap().len(), 1);
+//! ```
+
+mod automaton;
+mod calls;
+mod context;
+mod drive;
+mod emit;
+mod error;
+mod executor;
+mod hook;
+mod plan;
+mod report;
+mod resource;
+mod rust;
+mod stop;
+
+pub use automaton::{Automaton, Decision, Ended, Facts, Health, Step, Terminal};
+pub use calls::Crew;
+pub use context::{ArtifactEmitter, Context};
+pub use drive::execute;
+pub use emit::{EmitError, Emitter};
+pub use error::ScriptError;
+pub use executor::{Call, Called, Executor, Prepared, TerminalSignal};
+pub use hook::{Hook, Hooks, LoadError};
+pub use plan::{Deadlines, Plan, RunInfo};
+pub use report::{Ending, Outcome, Report, Swallowed};
+pub use resource::{Held, Resource};
+pub use rust::{Rust, Script};
+pub use stop::{Cancel, Cause, Stop};
