@@ -111,10 +111,10 @@ impl<R> Handoff<R> {
             free.give_back();
             return;
         }
+        // First free, then full: who has the answer finds this thread for the next call.
+        free.give_back();
         *slot = Slot::Full(result);
         drop(slot);
-        // First free, then told: the next call finds this thread.
-        free.give_back();
         self.waker.wake();
     }
 
