@@ -7,7 +7,7 @@
 //!
 //! The bytes go to the disk as they come, so that an artifact of any length needs the memory of one chunk. What makes an artifact part of a run
 //! is the event that names it, committed when its bytes are durable. Bytes that no event names are orphans: [`Artifacts::collect`] takes them
-//! away, but never those of an artifact whose event is still on its way. These are [`Pinned`].
+//! away, but never those of an artifact whose event is still on its way. These are guarded by a [`KeptArtifact`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -170,14 +170,14 @@ struct Shared {
     /// Names temporary files.
     count: AtomicU64,
     bytes_max: u64,
-    pins: Mutex<Pins>,
+    guards: Mutex<Guards>,
 }
 
 /// Which bytes must stay although no event names them yet.
 #[derive(Default)]
-struct Pins {
+struct Guards {
     held: BTreeMap<Digest, usize>,
-    /// All that were pinned since a collection began, even if they are not any more: their events may have been committed after the collection
+    /// All that were guarded since a collection began, even if they are not any more: their events may have been committed after the collection
     /// asked for them.
     since: Option<BTreeSet<Digest>>,
 }
@@ -199,8 +199,8 @@ impl Artifacts {
         for name in disk.names()?.iter().filter(|name| name.starts_with(TEMPORARY)) {
             disk.remove(name)?;
         }
-        let (count, pins) = (AtomicU64::new(0), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { disk, count, bytes_max, pins }) })
+        let (count, guards) = (AtomicU64::new(0), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { disk, count, bytes_max, guards }) })
     }
 
     /// Begins an artifact.
@@ -251,7 +251,7 @@ impl Artifacts {
     }
 
     /// Removes the bytes that are not live, and tells how many artifacts that were. `is_live` says whether a committed event, or a file kept beside a
-    /// run, names them; it is not asked about pinned ones. Writers may go on meanwhile.
+    /// run, names them; it is not asked about guarded ones. Writers may go on meanwhile.
     ///
     /// # Errors
     /// If the disk fails, if another collection is going on, or what `is_live` says.
@@ -270,14 +270,14 @@ impl Artifacts {
         Ok(removed)
     }
 
-    fn pins(&self) -> MutexGuard<'_, Pins> {
-        self.shared.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guards(&self) -> MutexGuard<'_, Guards> {
+        self.shared.guards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Artifacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Artifacts").field("pinned", &self.pins().held.len()).finish_non_exhaustive()
+        f.debug_struct("Artifacts").field("guarded", &self.guards().held.len()).finish_non_exhaustive()
     }
 }
 
@@ -286,22 +286,22 @@ struct Collection<'a>(&'a Artifacts);
 
 impl<'a> Collection<'a> {
     fn begin(artifacts: &'a Artifacts) -> Result<Self, KeepError> {
-        let mut pins = artifacts.pins();
-        if pins.since.is_some() {
+        let mut guards = artifacts.guards();
+        if guards.since.is_some() {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "orphans are being collected already").into());
         }
-        pins.since = Some(pins.held.keys().copied().collect());
+        guards.since = Some(guards.held.keys().copied().collect());
         Ok(Self(artifacts))
     }
 
     fn keeps(&self, digest: Digest) -> bool {
-        self.0.pins().since.as_ref().is_some_and(|since| since.contains(&digest))
+        self.0.guards().since.as_ref().is_some_and(|since| since.contains(&digest))
     }
 
-    /// Looks again and removes, so that nobody can pin in between.
+    /// Looks again and removes, so that nobody can guard in between.
     fn remove(&self, digest: Digest) -> io::Result<bool> {
-        let pins = self.0.pins();
-        if pins.since.as_ref().is_some_and(|since| since.contains(&digest)) {
+        let guards = self.0.guards();
+        if guards.since.as_ref().is_some_and(|since| since.contains(&digest)) {
             return Ok(false);
         }
         self.0.shared.disk.remove(&digest.to_string()).map(|()| true)
@@ -310,7 +310,7 @@ impl<'a> Collection<'a> {
 
 impl Drop for Collection<'_> {
     fn drop(&mut self) {
-        self.0.pins().since = None;
+        self.0.guards().since = None;
     }
 }
 
@@ -375,7 +375,7 @@ impl ArtifactWriter {
     ///
     /// # Errors
     /// `NotEnded` or `Size` if not; as for `finish`.
-    pub fn commit(self, size_bytes: u64) -> Result<Pinned, KeepError> {
+    pub fn commit(self, size_bytes: u64) -> Result<KeptArtifact, KeepError> {
         match self.size_bytes {
             _ if !self.has_ended => Err(KeepError::NotEnded),
             found if found != size_bytes => Err(KeepError::Size { said: size_bytes, found }),
@@ -383,33 +383,33 @@ impl ArtifactWriter {
         }
     }
 
-    /// Makes the bytes durable under their digest. They are pinned until the answer is dropped: keep it until an event that names them is
+    /// Makes the bytes durable under their digest. They are guarded until the answer is dropped: keep it until an event that names them is
     /// committed.
     ///
     /// # Errors
     /// If the disk fails, now or earlier.
-    pub fn finish(mut self) -> Result<Pinned, KeepError> {
+    pub fn finish(mut self) -> Result<KeptArtifact, KeepError> {
         let Some(file) = self.file.take() else {
             return Err(io::Error::other("an earlier write of the artifact failed").into());
         };
         file.sync()?;
         drop(file);
         let digest = Digest(std::mem::take(&mut self.hasher).finalize().into());
-        let pinned = self.rename(digest)?;
+        let guarded = self.rename(digest)?;
         self.artifacts.shared.disk.sync_dir()?;
-        Ok(pinned)
+        Ok(guarded)
     }
 
-    /// Pins and renames in one: a collection sees both or neither.
-    fn rename(&mut self, digest: Digest) -> io::Result<Pinned> {
-        let mut pins = self.artifacts.pins();
+    /// Guards and renames in one: a collection sees both or neither.
+    fn rename(&mut self, digest: Digest) -> io::Result<KeptArtifact> {
+        let mut guards = self.artifacts.guards();
         self.artifacts.shared.disk.rename(&self.aside, &digest.to_string())?;
         self.aside.clear();
-        *pins.held.entry(digest).or_default() += 1;
-        if let Some(since) = &mut pins.since {
+        *guards.held.entry(digest).or_default() += 1;
+        if let Some(since) = &mut guards.since {
             since.insert(digest);
         }
-        Ok(Pinned { artifacts: self.artifacts.clone(), digest, size_bytes: self.size_bytes })
+        Ok(KeptArtifact { artifacts: self.artifacts.clone(), digest, size_bytes: self.size_bytes })
     }
 }
 
@@ -430,14 +430,14 @@ impl fmt::Debug for ArtifactWriter {
 }
 
 /// An artifact that is durable, and that no collection takes away while this is there.
-#[must_use = "bytes that are neither pinned nor named by an event are orphans"]
-pub struct Pinned {
+#[must_use = "bytes that are neither guarded nor named by an event are orphans"]
+pub struct KeptArtifact {
     artifacts: Artifacts,
     digest: Digest,
     size_bytes: u64,
 }
 
-impl Pinned {
+impl KeptArtifact {
     /// What the bytes are called.
     #[must_use]
     pub const fn digest(&self) -> Digest {
@@ -451,21 +451,21 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for KeptArtifact {
     fn drop(&mut self) {
-        let mut pins = self.artifacts.pins();
-        if let Some(count) = pins.held.get_mut(&self.digest) {
+        let mut guards = self.artifacts.guards();
+        if let Some(count) = guards.held.get_mut(&self.digest) {
             *count -= 1;
             if *count == 0 {
-                pins.held.remove(&self.digest);
+                guards.held.remove(&self.digest);
             }
         }
     }
 }
 
-impl fmt::Debug for Pinned {
+impl fmt::Debug for KeptArtifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned").field("digest", &self.digest).field("size_bytes", &self.size_bytes).finish()
+        f.debug_struct("KeptArtifact").field("digest", &self.digest).field("size_bytes", &self.size_bytes).finish()
     }
 }
 

@@ -14,7 +14,7 @@ mod session;
 mod sink;
 
 pub use artifact::{
-    ARTIFACT_BYTES_MAX, ArtifactReader, ArtifactWriter, Artifacts, DIGEST_KEY, Digest, KeepError, Pinned,
+    ARTIFACT_BYTES_MAX, ArtifactReader, ArtifactWriter, Artifacts, DIGEST_KEY, Digest, KeepError, KeptArtifact,
 };
 pub use contract::{Contract, NoVersion};
 pub use draft::PAYLOAD_BYTES_MAX;

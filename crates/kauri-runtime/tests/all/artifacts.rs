@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::sync::{Arc, Mutex};
 
 use kauri_disk::{Disk, File, MemoryDisk, Open};
-use kauri_runtime::run::{Artifacts, Digest, Files, KeepError, Pinned};
+use kauri_runtime::run::{Artifacts, Digest, Files, KeepError, KeptArtifact};
 use kauri_wire::{RunId, Timestamp};
 
 fn run_id(number: u8) -> RunId {
@@ -16,7 +16,7 @@ fn opened(disk: &MemoryDisk) -> Artifacts {
     Artifacts::open(Arc::new(disk.clone())).unwrap()
 }
 
-fn put(artifacts: &Artifacts, bytes: &[u8]) -> Pinned {
+fn put(artifacts: &Artifacts, bytes: &[u8]) -> KeptArtifact {
     let mut writer = artifacts.begin().unwrap();
     writer.write(bytes).unwrap();
     writer.finish().unwrap()
@@ -43,7 +43,7 @@ fn bytes_come_back_as_they_were_written_under_their_sha_256() {
 
 #[test]
 fn chunks_come_in_order_end_once_and_are_as_long_as_they_say() {
-    type Step = fn(&Artifacts) -> Result<Pinned, KeepError>;
+    type Step = fn(&Artifacts) -> Result<KeptArtifact, KeepError>;
     let steps: [(&str, Step); 7] = [
         ("expected chunk 1, found chunk 2", |it| {
             let mut writer = it.begin()?;
@@ -110,11 +110,11 @@ fn what_a_crash_left_half_written_is_cleared() {
 }
 
 #[test]
-fn orphans_are_collected_and_what_is_live_or_pinned_is_not() {
+fn orphans_are_collected_and_what_is_live_or_guarded_is_not() {
     let disk = MemoryDisk::new();
     let artifacts = opened(&disk);
-    let (orphan, live, pinned) =
-        (put(&artifacts, b"orphan").digest(), put(&artifacts, b"live").digest(), put(&artifacts, b"pin"));
+    let (orphan, live, guarded) =
+        (put(&artifacts, b"orphan").digest(), put(&artifacts, b"live").digest(), put(&artifacts, b"guard"));
     disk.open("not-ours", Open::CreateNew).unwrap();
     let mut asked = BTreeSet::new();
     let collected = artifacts.collect(|digest| {
@@ -123,10 +123,10 @@ fn orphans_are_collected_and_what_is_live_or_pinned_is_not() {
     });
     assert_eq!((collected.unwrap(), asked), (1, BTreeSet::from([orphan, live])));
     assert_eq!(read(&artifacts, orphan), None);
-    assert!(artifacts.is_whole(live).unwrap() && artifacts.is_whole(pinned.digest()).unwrap());
-    let again = put(&artifacts, b"pin");
-    drop(pinned);
-    assert_eq!(artifacts.collect(|digest| Ok(digest == live)).unwrap(), 0, "it was pinned twice");
+    assert!(artifacts.is_whole(live).unwrap() && artifacts.is_whole(guarded.digest()).unwrap());
+    let again = put(&artifacts, b"guard");
+    drop(guarded);
+    assert_eq!(artifacts.collect(|digest| Ok(digest == live)).unwrap(), 0, "it was guarded twice");
     drop(again);
     assert_eq!(artifacts.collect(|digest| Ok(digest == live)).unwrap(), 1);
     assert_eq!(disk.names().unwrap(), [live.to_string(), "not-ours".to_owned()]);
@@ -140,9 +140,9 @@ fn artifact_whose_event_is_committed_while_orphans_are_collected_is_never_taken(
     let mut committed = BTreeSet::new();
     let removed = artifacts.collect(|asked| {
         let answer = committed.contains(&asked);
-        let pinned = put(&artifacts, b"bytes");
-        committed.insert(pinned.digest());
-        drop(pinned); // its event is committed
+        let guarded = put(&artifacts, b"bytes");
+        committed.insert(guarded.digest());
+        drop(guarded); // its event is committed
         Ok(answer)
     });
     assert_eq!((removed.unwrap(), committed.contains(&digest)), (0, true));
@@ -153,7 +153,7 @@ fn artifact_whose_event_is_committed_while_orphans_are_collected_is_never_taken(
 }
 
 #[test]
-fn random_writes_pins_and_collections_agree_with_a_model() {
+fn random_writes_guards_and_collections_agree_with_a_model() {
     for seed in 0..40_u64 {
         let disk = MemoryDisk::new();
         let mut artifacts = opened(&disk);
@@ -163,31 +163,31 @@ fn random_writes_pins_and_collections_agree_with_a_model() {
             (chance >> 33) % bound
         };
         let (mut there, mut live) = (BTreeMap::new(), BTreeSet::new());
-        let mut pins: Vec<Pinned> = Vec::new();
+        let mut guards: Vec<KeptArtifact> = Vec::new();
         for _ in 0..300 {
             match below(10) {
                 0..=3 => {
                     let bytes = format!("artifact {}", below(12)).into_bytes();
-                    let pinned = put(&artifacts, &bytes);
-                    there.insert(pinned.digest(), bytes);
-                    pins.push(pinned);
+                    let guarded = put(&artifacts, &bytes);
+                    there.insert(guarded.digest(), bytes);
+                    guards.push(guarded);
                 }
-                4 | 5 if !pins.is_empty() => {
-                    let at = usize::try_from(below(pins.len() as u64)).unwrap();
-                    live.insert(pins.swap_remove(at).digest());
+                4 | 5 if !guards.is_empty() => {
+                    let at = usize::try_from(below(guards.len() as u64)).unwrap();
+                    live.insert(guards.swap_remove(at).digest());
                 }
-                6 if !pins.is_empty() => drop(pins.pop()),
+                6 if !guards.is_empty() => drop(guards.pop()),
                 7 => drop(live.pop_first()),
                 8 => {
                     let kept =
-                        |digest: &Digest| live.contains(digest) || pins.iter().any(|pin| pin.digest() == *digest);
+                        |digest: &Digest| live.contains(digest) || guards.iter().any(|guard| guard.digest() == *digest);
                     let before = there.len();
                     there.retain(|digest, _| kept(digest));
                     let removed = artifacts.collect(|digest| Ok(live.contains(&digest))).unwrap();
                     assert_eq!(removed, (before - there.len()) as u64, "seed {seed}");
                 }
                 9 => {
-                    pins.clear();
+                    guards.clear();
                     artifacts = opened(&disk);
                 }
                 _ => {}

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{
-    Cancel, Context, Held, Hook, Hooks, Outcome, Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError,
-    Step, Stop, Terminal, TerminalSignal, execute,
+    Cancel, Context, Held, Hook, Hooks, Outcome, Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script,
+    ScriptError, Stop, Terminal, TerminalSignal, execute,
 };
 use kauri_runtime::run::{Appended, EventDraft, EventSink, SinkError};
 use kauri_runtime::testing::VirtualClock;
@@ -135,13 +135,13 @@ const ACQUIRES: [Early; 5] = [Early::Well, Early::Absent, Early::Fails, Early::H
 #[derive(Default)]
 struct Stage {
     tree: Tree,
-    deeds: Vec<(Step, Deed)>,
+    deeds: Vec<(Phase, Deed)>,
     hooks: Hooks,
     prepare: Option<Early>,
     acquire: Option<Early>,
     broken: Option<&'static str>,
     kept: Vec<EventDraft>,
-    calls: Vec<Step>,
+    calls: Vec<Phase>,
     /// Whether each call could say something at its start.
     heard: Vec<bool>,
     signal: Option<TerminalSignal>,
@@ -160,15 +160,15 @@ impl Actor {
         self.stage.lock().unwrap()
     }
 
-    fn act(&self, step: Step, cx: &Context) -> Result<(), ScriptError> {
-        let heard = cx.emit().item(step.as_str(), Map::EMPTY).is_ok();
+    fn act(&self, phase: Phase, cx: &Context) -> Result<(), ScriptError> {
+        let heard = cx.emit().item(phase.as_str(), Map::EMPTY).is_ok();
         let mut stage = self.stage();
-        let deeds: &[Deed] = if step == Step::Cleanup { &LAST_DEEDS } else { &DEEDS };
+        let deeds: &[Deed] = if phase == Phase::Cleanup { &LAST_DEEDS } else { &DEEDS };
         let chosen = stage.tree.choose(deeds.len());
         let deed = deeds[chosen];
-        stage.calls.push(step);
+        stage.calls.push(phase);
         stage.heard.push(heard);
-        stage.deeds.push((step, deed));
+        stage.deeds.push((phase, deed));
         drop(stage);
         self.perform(deed, cx)
     }
@@ -217,35 +217,35 @@ impl Actor {
 
 impl Script for Actor {
     fn prepare(&self, _: &Value, _: &RunInfo, stop: &Stop) -> Result<Prepared, ScriptError> {
-        self.stage().calls.push(Step::Prepare);
+        self.stage().calls.push(Phase::Prepare);
         let early = self.stage().prepare.unwrap();
         self.act_early(early, stop)?;
         Ok(if early == Early::Skips { Prepared::Skip { reason: None } } else { Prepared::CONTINUE })
     }
 
     fn before_run(&self, cx: &Context) -> Result<(), ScriptError> {
-        self.act(Step::BeforeRun, cx)
+        self.act(Phase::BeforeRun, cx)
     }
 
     fn run(&self, cx: &Context) -> Result<(), ScriptError> {
-        self.act(Step::Run, cx)
+        self.act(Phase::Run, cx)
     }
 
     fn after_run(&self, cx: &Context) -> Result<(), ScriptError> {
-        self.act(Step::AfterRun, cx)
+        self.act(Phase::AfterRun, cx)
     }
 
     fn on_error(&self, _: &ScriptError, cx: &Context) -> Result<(), ScriptError> {
-        self.act(Step::OnError, cx)
+        self.act(Phase::OnError, cx)
     }
 
     fn before_terminal(&self, signal: &TerminalSignal, cx: &Context) -> Result<(), ScriptError> {
         self.stage().signal = Some(signal.clone());
-        self.act(Step::BeforeTerminal, cx)
+        self.act(Phase::BeforeTerminal, cx)
     }
 
     fn cleanup(&self, cx: &Context) -> Result<(), ScriptError> {
-        self.act(Step::Cleanup, cx)
+        self.act(Phase::Cleanup, cx)
     }
 
     fn hooks(&self) -> Hooks {
@@ -255,7 +255,7 @@ impl Script for Actor {
 
 impl Resource for Actor {
     fn acquire(&self, _: &RunInfo, stop: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
-        self.stage().calls.push(Step::Acquire);
+        self.stage().calls.push(Phase::Acquire);
         let early = self.stage().acquire.unwrap();
         self.act_early(early, stop)?;
         self.stage().acquired += 1;
@@ -266,7 +266,7 @@ impl Resource for Actor {
 impl Held for Actor {
     fn release(&self, _: &Stop) -> Result<(), ScriptError> {
         let mut stage = self.stage();
-        stage.calls.push(Step::Release);
+        stage.calls.push(Phase::Release);
         stage.released += 1;
         Ok(())
     }
@@ -290,12 +290,12 @@ impl EventSink for Actor {
 /// The contract, as straight code: what has to happen when the calls do what they do.
 #[derive(PartialEq, Debug, Default)]
 struct Expected {
-    calls: Vec<Step>,
+    calls: Vec<Phase>,
     heard: Vec<bool>,
     /// Nothing if the run is not ours to end.
     outcome: Option<Outcome>,
-    said_by: Option<Step>,
-    swallowed: Vec<Step>,
+    said_by: Option<Phase>,
+    swallowed: Vec<Phase>,
     signal: Option<&'static str>,
 }
 
@@ -320,20 +320,20 @@ enum Came {
 
 impl Oracle<'_> {
     /// A call that is made, with all that it does.
-    fn called(&mut self, step: Step) -> Came {
-        let deed = self.stage.deeds.iter().find(|(at, _)| *at == step).expect("the call was made").1;
-        self.expected.calls.push(step);
-        let is_open = self.said.is_none() && self.broken.is_none() && step != Step::Cleanup;
+    fn called(&mut self, phase: Phase) -> Came {
+        let deed = self.stage.deeds.iter().find(|(at, _)| *at == phase).expect("the call was made").1;
+        self.expected.calls.push(phase);
+        let is_open = self.said.is_none() && self.broken.is_none() && phase != Phase::Cleanup;
         self.expected.heard.push(is_open);
         if is_open && let Some(terminal) = deed.says {
-            (self.said, self.expected.said_by) = (Some(terminal), Some(step));
+            (self.said, self.expected.said_by) = (Some(terminal), Some(phase));
         }
         // Nothing of a script reaches the sink of a run that has said its last.
         self.breaks = self.breaks.or(deed.breaks);
         if self.said.is_none() {
             self.broken = self.breaks;
         }
-        self.is_cancelled |= deed.cancels && step != Step::Cleanup;
+        self.is_cancelled |= deed.cancels && phase != Phase::Cleanup;
         match deed.ends {
             End::Well => Came::Well,
             _ if self.is_cancelled => Came::Cancelled,
@@ -342,31 +342,31 @@ impl Oracle<'_> {
         }
     }
 
-    fn hook(&mut self, step: Step, hook: Hook) -> Came {
+    fn hook(&mut self, phase: Phase, hook: Hook) -> Came {
         if self.is_cancelled {
             return Came::Cancelled;
         }
-        if self.stage.hooks.has(hook) { self.called(step) } else { Came::Well }
+        if self.stage.hooks.has(hook) { self.called(phase) } else { Came::Well }
     }
 
     fn is_over(&self) -> bool {
         self.said.is_some() || matches!(self.broken, Some("lost" | "cancelled"))
     }
 
-    fn swallow(&mut self, step: Step, came: Came) {
+    fn swallow(&mut self, phase: Phase, came: Came) {
         if came != Came::Well {
-            self.expected.swallowed.push(step);
+            self.expected.swallowed.push(phase);
             // What is swallowed is told, and then the runtime meets what was broken.
             self.broken = self.breaks;
         }
     }
 
-    fn early(&mut self, early: Early, step: Step) -> Came {
+    fn early(&mut self, early: Early, phase: Phase) -> Came {
         if self.is_cancelled {
             return Came::Cancelled;
         }
         if early != Early::Absent {
-            self.expected.calls.push(step);
+            self.expected.calls.push(phase);
         }
         self.is_cancelled = matches!(early, Early::CancelsAndFails | Early::CancelsAndGoesOn);
         match early {
@@ -380,13 +380,13 @@ impl Oracle<'_> {
     fn judge(mut self) -> Expected {
         let prepare = self.stage.prepare.unwrap();
         let crash = Outcome::ExecutorCrash;
-        if let Some(outcome) = ended(self.early(prepare, Step::Prepare), crash) {
+        if let Some(outcome) = ended(self.early(prepare, Phase::Prepare), crash) {
             return self.seal_early(outcome);
         }
         if prepare == Early::Skips {
             return self.seal_early(Outcome::Success { skipped: true });
         }
-        if let Some(outcome) = ended(self.early(self.stage.acquire.unwrap(), Step::Acquire), crash) {
+        if let Some(outcome) = ended(self.early(self.stage.acquire.unwrap(), Phase::Acquire), crash) {
             return self.seal_early(outcome);
         }
         let outcome = self.work();
@@ -396,17 +396,17 @@ impl Oracle<'_> {
     /// From `before_run` to `before_terminal`: how it ends unless somebody has said so.
     fn work(&mut self) -> Outcome {
         let success = Outcome::Success { skipped: false };
-        let mut came = self.hook(Step::BeforeRun, Hook::BeforeRun);
+        let mut came = self.hook(Phase::BeforeRun, Hook::BeforeRun);
         if came == Came::Well && !self.is_over() {
-            came = if self.is_cancelled { Came::Cancelled } else { self.called(Step::Run) };
+            came = if self.is_cancelled { Came::Cancelled } else { self.called(Phase::Run) };
             let is_ours = self.said != Some(Terminal::Error) && !matches!(self.broken, Some("lost" | "cancelled"));
             if came == Came::Well && is_ours {
-                came = self.hook_after(Step::Run);
+                came = self.hook_after(Phase::Run);
             } else if self.said.is_some() {
-                self.swallow(Step::Run, came);
+                self.swallow(Phase::Run, came);
             }
         } else if self.said.is_some() {
-            self.swallow(Step::BeforeRun, came);
+            self.swallow(Phase::BeforeRun, came);
         }
         let outcome = ended(came, Outcome::ScriptError).unwrap_or(success);
         if self.is_over() || matches!(came, Came::TimedOut | Came::Cancelled) {
@@ -416,22 +416,22 @@ impl Oracle<'_> {
     }
 
     /// `after_run`, whose trouble counts unless the script has said its end.
-    fn hook_after(&mut self, _: Step) -> Came {
+    fn hook_after(&mut self, _: Phase) -> Came {
         let was_said = self.said.is_some();
-        let came = self.hook(Step::AfterRun, Hook::AfterRun);
+        let came = self.hook(Phase::AfterRun, Hook::AfterRun);
         if self.said.is_some() {
-            self.swallow(Step::AfterRun, came);
+            self.swallow(Phase::AfterRun, came);
         }
         if was_said { Came::Well } else { came }
     }
 
     fn before_end(&mut self, came: Came, outcome: Outcome) -> Outcome {
         if came == Came::Failed {
-            let came = self.hook(Step::OnError, Hook::OnError);
+            let came = self.hook(Phase::OnError, Hook::OnError);
             if came == Came::Cancelled && self.said.is_none() {
                 return Outcome::Cancelled;
             }
-            self.swallow(Step::OnError, came);
+            self.swallow(Phase::OnError, came);
         }
         if self.said.is_some() || self.broken.is_some() {
             return outcome;
@@ -439,11 +439,11 @@ impl Oracle<'_> {
         if self.stage.hooks.has(Hook::BeforeTerminal) && !self.is_cancelled {
             self.expected.signal = Some(if came == Came::Failed { "error" } else { "completed" });
         }
-        let came = self.hook(Step::BeforeTerminal, Hook::BeforeTerminal);
+        let came = self.hook(Phase::BeforeTerminal, Hook::BeforeTerminal);
         if came == Came::Cancelled && self.said.is_none() {
             return Outcome::Cancelled;
         }
-        self.swallow(Step::BeforeTerminal, came);
+        self.swallow(Phase::BeforeTerminal, came);
         outcome
     }
 
@@ -464,11 +464,11 @@ impl Oracle<'_> {
         };
         if self.stage.hooks.has(Hook::Cleanup) {
             self.is_cancelled = false;
-            let came = self.called(Step::Cleanup);
-            self.swallow(Step::Cleanup, came);
+            let came = self.called(Phase::Cleanup);
+            self.swallow(Phase::Cleanup, came);
         }
         if self.stage.acquire != Some(Early::Absent) {
-            self.expected.calls.push(Step::Release);
+            self.expected.calls.push(Phase::Release);
         }
         if !matches!(self.expected.outcome, Some(Outcome::Success { .. } | Outcome::ScriptError)) {
             self.expected.said_by = None;
@@ -538,7 +538,7 @@ fn check(report: &Report, sealed: &[EventType], stage: &Stage) {
         heard: stage.heard.clone(),
         outcome: report.ending.as_ref().map(|ending| ending.outcome),
         said_by: report.ending.as_ref().and_then(|ending| ending.said_by),
-        swallowed: report.swallowed.iter().map(|swallowed| swallowed.step).collect(),
+        swallowed: report.swallowed.iter().map(|swallowed| swallowed.phase).collect(),
         signal,
     };
     assert_eq!(found, expected, "{}", path());
@@ -554,7 +554,7 @@ fn check(report: &Report, sealed: &[EventType], stage: &Stage) {
     let items = stage.kept.iter().filter(|event| event.kind == EventType::Item).count();
     assert_eq!(items, stage.heard.iter().filter(|heard| **heard).count(), "{}", path());
     let logs = stage.kept.iter().filter(|event| event.kind == EventType::Log).count();
-    let told = expected.swallowed.iter().filter(|step| **step < Step::Seal).count();
+    let told = expected.swallowed.iter().filter(|phase| **phase < Phase::Seal).count();
     assert!(logs == told || stage.broken.is_some() && logs <= told, "{}: {logs} of {told}", path());
     assert_eq!(stage.acquired, stage.released, "{}", path());
 }

@@ -9,7 +9,7 @@ use kauri_disk::MemoryDisk;
 use kauri_runtime::Clock;
 use kauri_runtime::run::script::{
     Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Ending, Executor, Held, Hook, Hooks, LoadError, Outcome,
-    Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Step, Stop, TerminalSignal, execute,
+    Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, execute,
 };
 use kauri_runtime::run::{Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, SinkError};
 use kauri_runtime::testing::VirtualClock;
@@ -244,7 +244,7 @@ fn on_error_recovers_by_saying_run_complete() {
         Ok(cx.emit().run_complete(Some(summary.view()))?)
     }));
     let ran = run(plan(Value::Null), script);
-    assert_eq!((ran.outcome(), ran.ending().said_by), (SUCCESS, Some(Step::OnError)));
+    assert_eq!((ran.outcome(), ran.ending().said_by), (SUCCESS, Some(Phase::OnError)));
     assert!(ran.report.is_recovered() && !ran.called.contains(&"before_terminal"));
     assert!(ran.terminal().contains("recovered"));
 }
@@ -258,7 +258,7 @@ fn before_terminal_may_say_something_and_vetoes_by_saying_run_error() {
         Ok(cx.emit().run_error(&ScriptError::new("half of it is missing").of_type("incomplete"))?)
     }));
     let ran = run(plan(Value::Null), script);
-    assert_eq!((ran.outcome(), ran.ending().said_by), (Outcome::ScriptError, Some(Step::BeforeTerminal)));
+    assert_eq!((ran.outcome(), ran.ending().said_by), (Outcome::ScriptError, Some(Phase::BeforeTerminal)));
     assert_eq!(ran.ending().error.as_ref().unwrap().to_string(), "incomplete: half of it is missing");
     assert_eq!(ran.kept.kinds(), [EventType::Log]);
 }
@@ -283,8 +283,8 @@ fn swallowed_errors_are_told_as_events_and_in_the_report() {
     script.cleanup = Some(Box::new(fails("fourth")));
     let ran = run(plan(Value::Null), script);
     assert_eq!(ran.outcome(), Outcome::ScriptError);
-    let swallowed: Vec<_> = ran.report.swallowed.iter().map(|it| (it.step, it.error.message.as_str())).collect();
-    assert_eq!(swallowed, [(Step::OnError, "second"), (Step::BeforeTerminal, "third"), (Step::Cleanup, "fourth")]);
+    let swallowed: Vec<_> = ran.report.swallowed.iter().map(|it| (it.phase, it.error.message.as_str())).collect();
+    assert_eq!(swallowed, [(Phase::OnError, "second"), (Phase::BeforeTerminal, "third"), (Phase::Cleanup, "fourth")]);
     // The last came after the end of the stream.
     assert_eq!(ran.kept.kinds(), [EventType::Log; 2]);
     for (at, words) in [(0, "on_error failed, which changes nothing: second"), (1, "before_terminal failed")] {
@@ -307,7 +307,7 @@ fn nothing_can_be_said_after_a_terminal_event_and_what_is_tried_is_counted() {
     let ran = run(plan(Value::Null), script);
     assert_eq!((ran.outcome(), ran.report.emitted, ran.report.refused), (SUCCESS, 1, 3));
     assert_eq!(ran.called, ["prepare", "before_run", "run", "cleanup"]);
-    assert_eq!(ran.report.swallowed[0].step, Step::Run);
+    assert_eq!(ran.report.swallowed[0].phase, Phase::Run);
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn every_emitter_makes_the_event_that_it_is_called_after() {
     assert!(artifacts.is_whole(digest).unwrap());
     // What an event names is live; asked properly, a collection leaves it.
     assert_eq!(artifacts.collect(|asked| Ok(asked == digest)).unwrap(), 0);
-    assert_eq!(artifacts.collect(|_| Ok(false)).unwrap(), 1, "nobody pins it any more");
+    assert_eq!(artifacts.collect(|_| Ok(false)).unwrap(), 1, "nobody guards it any more");
 }
 
 #[test]
@@ -374,23 +374,23 @@ fn deadlines_cut_the_script_the_hooks_and_the_run_as_a_whole() {
     let seconds = Duration::from_secs;
     let deadlines =
         Deadlines { script: seconds(10), before_run: seconds(20), cleanup: seconds(3), ..Deadlines::default() };
-    let took = |ran: &Ran, step| ran.report.steps.iter().find(|(at, _)| *at == step).unwrap().1;
+    let took = |ran: &Ran, phase| ran.report.phases.iter().find(|(at, _)| *at == phase).unwrap().1;
 
     let mut script = Parts::new(hang);
     script.cleanup = Some(Box::new(hang));
     let ran = run(plan(Value::Null).deadlines(deadlines), script);
     assert_eq!(
-        (ran.outcome(), took(&ran, Step::Run), took(&ran, Step::Cleanup)),
+        (ran.outcome(), took(&ran, Phase::Run), took(&ran, Phase::Cleanup)),
         (Outcome::TimedOut, seconds(10), seconds(3))
     );
     assert_eq!(ran.called, ["prepare", "before_run", "run", "cleanup"]);
     assert_eq!(ran.ending().error.as_ref().unwrap().message, "run: its time was over");
-    assert_eq!(ran.report.swallowed[0].step, Step::Cleanup);
+    assert_eq!(ran.report.swallowed[0].phase, Phase::Cleanup);
 
     let mut script = Parts::new(hang);
     script.before_run = Some(Box::new(move |cx| Ok(cx.sleep(seconds(15))?)));
     let ran = run(plan(Value::Null).deadlines(Deadlines { run: seconds(17), ..deadlines }), script);
-    assert_eq!((ran.outcome(), took(&ran, Step::Run)), (Outcome::TimedOut, seconds(2)));
+    assert_eq!((ran.outcome(), took(&ran, Phase::Run)), (Outcome::TimedOut, seconds(2)));
 }
 
 #[test]

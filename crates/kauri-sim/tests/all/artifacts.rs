@@ -104,6 +104,7 @@ impl Trial {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
 fn words(error: KeepError) -> String {
     error.to_string()
 }
@@ -152,9 +153,9 @@ impl Opened {
         for (chunk, seq) in bytes.chunks(512).zip(1..) {
             writer.chunk(seq, false, chunk).map_err(words)?;
         }
-        let pinned = writer.finish().map_err(words)?;
+        let guarded = writer.finish().map_err(words)?;
         let mut txn = self.store.begin();
-        txn.put(&EVENTS, number, &pinned.digest().to_string()).map_err(|error| error.to_string())?;
+        txn.put(&EVENTS, number, &guarded.digest().to_string()).map_err(|error| error.to_string())?;
         txn.commit().map_err(|error| error.to_string())
     }
 

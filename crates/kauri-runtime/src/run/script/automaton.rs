@@ -1,4 +1,4 @@
-//! The order of a run, as a machine without data: which step comes next, and how the run ends.
+//! The order of a run, as a machine without data: which phase comes next, and how the run ends.
 //!
 //! ```text
 //! load ─ prepare ─ acquire ─ before_run ─ run ─ after_run ─ before_terminal ─ seal ─ cleanup ─ release ─ done
@@ -6,7 +6,7 @@
 //!   ╰──────┴──────────┴── failed, cut, skipped: nothing was acquired ───────────╯
 //! ```
 //!
-//! - A step that fails between `before_run` and `after_run` leads to `on_error`. One that is cut (its time is over, or the run was cancelled) leads to
+//! - A phase that fails between `before_run` and `after_run` leads to `on_error`. One that is cut (its time is over, or the run was cancelled) leads to
 //!   the end, and to `cleanup`.
 //! - Who says a terminal event decides how the run ends. After one, `after_run` is called if the script has said `run_complete` and succeeded;
 //!   otherwise nothing but `cleanup`.
@@ -18,9 +18,9 @@ use std::fmt;
 
 use super::stop::Cause;
 
-/// A step of a run.
+/// A phase of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Step {
+pub enum Phase {
     /// The executor loads the script.
     Load,
     /// The hook `prepare`.
@@ -47,7 +47,7 @@ pub enum Step {
     Done,
 }
 
-impl Step {
+impl Phase {
     /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -68,13 +68,13 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// How a step ended.
+/// How a phase ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ended {
     /// Well, or there is no such hook.
@@ -113,7 +113,7 @@ pub enum Health {
     Gone,
 }
 
-/// What is known beside how a step ended.
+/// What is known beside how a phase ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Facts {
     /// The terminal event that the script or a hook has said.
@@ -153,22 +153,22 @@ pub enum Decision {
 /// Where a run is.
 ///
 /// ```
-/// use kauri_runtime::run::script::{Automaton, Decision, Ended, Facts, Step};
+/// use kauri_runtime::run::script::{Automaton, Decision, Ended, Facts, Phase};
 ///
 /// let mut run = Automaton::START;
-/// let mut order = vec![run.step()];
-/// while run.step() != Step::Done {
-///     let how = if run.step() == Step::Run { Ended::Failed } else { Ended::Well };
+/// let mut order = vec![run.phase()];
+/// while run.phase() != Phase::Done {
+///     let how = if run.phase() == Phase::Run { Ended::Failed } else { Ended::Well };
 ///     run = run.ended(how, Facts::NONE);
-///     order.push(run.step());
+///     order.push(run.phase());
 /// }
-/// use Step::*;
+/// use Phase::*;
 /// assert_eq!(order, [Load, Prepare, Acquire, BeforeRun, Run, OnError, BeforeTerminal, Seal, Cleanup, Release, Done]);
 /// assert_eq!(run.decision(Facts::NONE), Decision::ScriptError);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Automaton {
-    step: Step,
+    phase: Phase,
     /// How the run ends if nobody says anything.
     fate: Decision,
     is_acquired: bool,
@@ -177,28 +177,28 @@ pub struct Automaton {
 }
 
 impl Automaton {
-    /// Before the first step.
-    pub const START: Self = Self { step: Step::Load, fate: Decision::Completed, is_acquired: false, is_gone: false };
+    /// Before the first phase.
+    pub const START: Self = Self { phase: Phase::Load, fate: Decision::Completed, is_acquired: false, is_gone: false };
 
-    /// The step to be taken.
+    /// The phase to be taken.
     #[must_use]
-    pub const fn step(self) -> Step {
-        self.step
+    pub const fn phase(self) -> Phase {
+        self.phase
     }
 
-    /// The run after its step ended like this.
+    /// The run after its phase ended like this.
     #[must_use]
     pub fn ended(mut self, how: Ended, facts: Facts) -> Self {
         self.is_gone |= how == Ended::Crashed;
-        self.is_acquired |= self.step == Step::Acquire && how == Ended::Well;
+        self.is_acquired |= self.phase == Phase::Acquire && how == Ended::Well;
         if let Some(fate) = self.fate_after(how, facts) {
             self.fate = fate;
         }
-        self.step = self.step_after(how, facts);
+        self.phase = self.phase_after(how, facts);
         self
     }
 
-    /// Whether a step that ends like this has failed without changing how the run ends.
+    /// Whether a phase that ends like this has failed without changing how the run ends.
     #[must_use]
     pub fn swallows(self, how: Ended, facts: Facts) -> bool {
         let is_trouble = !matches!(how, Ended::Well | Ended::Skipped);
@@ -218,65 +218,65 @@ impl Automaton {
         }
     }
 
-    /// What a step that ended like this makes of the run's end, if anything.
+    /// What a phase that ended like this makes of the run's end, if anything.
     fn fate_after(self, how: Ended, facts: Facts) -> Option<Decision> {
         let cut = |cause| match cause {
             Cause::Deadline => Decision::TimedOut,
             Cause::Cancelled => Decision::Cancelled,
         };
-        match (self.step, how) {
+        match (self.phase, how) {
             (_, Ended::Well) => None,
             // The end was said, or is decided: nothing changes it.
-            (Step::Seal | Step::Cleanup | Step::Release | Step::Done, _) => None,
+            (Phase::Seal | Phase::Cleanup | Phase::Release | Phase::Done, _) => None,
             _ if facts.said.is_some() => None,
             (_, Ended::Skipped) => Some(Decision::Skipped),
             (_, Ended::Mismatch) => Some(Decision::VersionMismatch),
             (_, Ended::Cut(Cause::Cancelled)) => Some(Decision::Cancelled),
-            (Step::OnError | Step::BeforeTerminal, _) => None,
+            (Phase::OnError | Phase::BeforeTerminal, _) => None,
             (_, Ended::Cut(cause)) => Some(cut(cause)),
-            (Step::Load | Step::Prepare | Step::Acquire, Ended::Failed) | (_, Ended::Crashed) => {
+            (Phase::Load | Phase::Prepare | Phase::Acquire, Ended::Failed) | (_, Ended::Crashed) => {
                 Some(Decision::ExecutorCrash)
             }
             (_, Ended::Failed) => Some(Decision::ScriptError),
         }
     }
 
-    fn step_after(self, how: Ended, facts: Facts) -> Step {
-        match self.step {
-            Step::Load if how == Ended::Well => Step::Prepare,
-            Step::Prepare if how == Ended::Well => Step::Acquire,
-            Step::Acquire if how == Ended::Well => Step::BeforeRun,
-            Step::Load | Step::Prepare | Step::Acquire => Step::Seal,
-            Step::BeforeRun | Step::Run | Step::AfterRun => self.step_after_work(how, facts),
-            Step::OnError => self.step_to_terminal(how, facts),
-            Step::BeforeTerminal => Step::Seal,
-            Step::Seal if self.is_acquired && !self.is_gone => Step::Cleanup,
-            Step::Seal | Step::Cleanup if self.is_acquired => Step::Release,
-            Step::Seal | Step::Cleanup | Step::Release | Step::Done => Step::Done,
+    fn phase_after(self, how: Ended, facts: Facts) -> Phase {
+        match self.phase {
+            Phase::Load if how == Ended::Well => Phase::Prepare,
+            Phase::Prepare if how == Ended::Well => Phase::Acquire,
+            Phase::Acquire if how == Ended::Well => Phase::BeforeRun,
+            Phase::Load | Phase::Prepare | Phase::Acquire => Phase::Seal,
+            Phase::BeforeRun | Phase::Run | Phase::AfterRun => self.phase_after_work(how, facts),
+            Phase::OnError => self.phase_to_terminal(how, facts),
+            Phase::BeforeTerminal => Phase::Seal,
+            Phase::Seal if self.is_acquired && !self.is_gone => Phase::Cleanup,
+            Phase::Seal | Phase::Cleanup if self.is_acquired => Phase::Release,
+            Phase::Seal | Phase::Cleanup | Phase::Release | Phase::Done => Phase::Done,
         }
     }
 
-    fn step_after_work(self, how: Ended, facts: Facts) -> Step {
+    fn phase_after_work(self, how: Ended, facts: Facts) -> Phase {
         let is_over = matches!(facts.sink, Health::Cancelled | Health::Gone);
         match (how, facts.said) {
-            (Ended::Well, Some(Terminal::Complete)) if self.step == Step::Run && !is_over => Step::AfterRun,
-            (_, Some(_)) => Step::Seal,
-            _ if is_over => Step::Seal,
-            (Ended::Failed, None) => Step::OnError,
-            (Ended::Well, None) if self.step == Step::BeforeRun => Step::Run,
-            (Ended::Well, None) if self.step == Step::Run => Step::AfterRun,
-            (_, None) => self.step_to_terminal(how, facts),
+            (Ended::Well, Some(Terminal::Complete)) if self.phase == Phase::Run && !is_over => Phase::AfterRun,
+            (_, Some(_)) => Phase::Seal,
+            _ if is_over => Phase::Seal,
+            (Ended::Failed, None) => Phase::OnError,
+            (Ended::Well, None) if self.phase == Phase::BeforeRun => Phase::Run,
+            (Ended::Well, None) if self.phase == Phase::Run => Phase::AfterRun,
+            (_, None) => self.phase_to_terminal(how, facts),
         }
     }
 
     /// `before_terminal` if the end is ours to say and somebody can be asked.
-    fn step_to_terminal(self, how: Ended, facts: Facts) -> Step {
+    fn phase_to_terminal(self, how: Ended, facts: Facts) -> Phase {
         let is_asked = match how {
             Ended::Well | Ended::Failed => true,
             // A hook whose time is over is swallowed; the script's is not.
-            Ended::Cut(Cause::Deadline) => self.step == Step::OnError,
+            Ended::Cut(Cause::Deadline) => self.phase == Phase::OnError,
             Ended::Cut(Cause::Cancelled) | Ended::Skipped | Ended::Mismatch | Ended::Crashed => false,
         };
-        if is_asked && facts == Facts::NONE { Step::BeforeTerminal } else { Step::Seal }
+        if is_asked && facts == Facts::NONE { Phase::BeforeTerminal } else { Phase::Seal }
     }
 }

@@ -1,4 +1,4 @@
-//! Taking a run through its steps: the automaton says which, this file does them.
+//! Taking a run through its phases: the automaton says which, this file does them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use kauri_wire::pack::MapBuf;
 use kauri_wire::run::{Event, Level};
 use serde_json::Value;
 
-use super::automaton::{Automaton, Ended, Step};
+use super::automaton::{Automaton, Ended, Phase};
 use super::calls::NoPulse;
 use super::context::Context;
 use super::emit::{Emitter, Gate, Last};
@@ -23,7 +23,7 @@ use crate::run::ingest::Ingest;
 use crate::run::sink::{EventDraft, EventSink, SinkError};
 use crate::time::Mono;
 
-/// Executes a run: every step in its order, each with its deadline.
+/// Executes a run: every phase in its order, each with its deadline.
 ///
 /// `seal` is called once, when the outcome is decided and everything the run said is committed, before `cleanup`: it commits the terminal event and the
 /// outcome together. It is not called if somebody else has the run. Whatever it answers, `cleanup` and the release of the resource follow.
@@ -34,12 +34,12 @@ pub fn execute(
     seal: impl FnOnce(&Ending) -> Result<(), SinkError>,
 ) -> Report {
     let mut drive = Drive::new(plan, executor, sink);
-    while drive.automaton.step() != Step::Seal {
-        drive.take_step();
+    while drive.automaton.phase() != Phase::Seal {
+        drive.take_phase();
     }
     let (ending, sealed) = drive.seal(seal);
-    while drive.automaton.step() != Step::Done {
-        drive.take_step();
+    while drive.automaton.phase() != Phase::Done {
+        drive.take_phase();
     }
     drive.report(ending, sealed)
 }
@@ -58,10 +58,10 @@ struct Drive<'a> {
     /// What decided about the run's end.
     error: Option<ScriptError>,
     swallowed: Vec<Swallowed>,
-    steps: Vec<(Step, Duration)>,
+    phases: Vec<(Phase, Duration)>,
 }
 
-/// How a step ended, and why.
+/// How a phase ended, and why.
 type Taken = (Ended, Option<ScriptError>);
 
 const WELL: Taken = (Ended::Well, None);
@@ -82,38 +82,38 @@ impl<'a> Drive<'a> {
             skip_reason: None,
             error: None,
             swallowed: Vec::new(),
-            steps: Vec::new(),
+            phases: Vec::new(),
             plan,
         }
     }
 
-    fn take_step(&mut self) {
-        let step = self.automaton.step();
+    fn take_phase(&mut self) {
+        let phase = self.automaton.phase();
         let begun = self.plan.clock.now().mono;
-        let stop = self.stop_for(step, begun);
+        let stop = self.stop_for(phase, begun);
         let (how, error) = match stop.cause() {
-            Some(cause) if step < Step::Seal => (Ended::Cut(cause), None),
-            _ => self.make(step, &stop),
+            Some(cause) if phase < Phase::Seal => (Ended::Cut(cause), None),
+            _ => self.make(phase, &stop),
         };
         let took = self.plan.clock.now().mono.since(begun);
-        self.steps.push((step, took));
-        self.note(step, how, error);
+        self.phases.push((phase, took));
+        self.note(phase, how, error);
         self.automaton = self.automaton.ended(how, self.gate.facts());
     }
 
     /// A call's time is its own; up to `after_run` it is also the run's. What follows the end cannot be cancelled.
-    fn stop_for(&self, step: Step, now: Mono) -> Stop {
+    fn stop_for(&self, phase: Phase, now: Mono) -> Stop {
         let deadlines = &self.plan.deadlines;
-        let own = now + deadlines.of(step);
-        let deadline = if step <= Step::AfterRun { own.min(self.started + deadlines.run) } else { own };
+        let own = now + deadlines.of(phase);
+        let deadline = if phase <= Phase::AfterRun { own.min(self.started + deadlines.run) } else { own };
         let clock = Arc::clone(&self.plan.clock);
-        Stop::new(clock, deadline, deadlines.grace, self.plan.cancel.clone(), step < Step::Seal)
+        Stop::new(clock, deadline, deadlines.grace, self.plan.cancel.clone(), phase < Phase::Seal)
     }
 
     /// Remembers what went wrong: as the run's error, or as something that changes nothing.
-    fn note(&mut self, step: Step, how: Ended, error: Option<ScriptError>) {
+    fn note(&mut self, phase: Phase, how: Ended, error: Option<ScriptError>) {
         let error = error.or_else(|| match how {
-            Ended::Cut(cause) => Some(ScriptError::new(format!("{step}: {cause}")).of_type(cut_type(cause))),
+            Ended::Cut(cause) => Some(ScriptError::new(format!("{phase}: {cause}")).of_type(cut_type(cause))),
             _ => None,
         });
         let Some(error) = error else { return };
@@ -121,36 +121,36 @@ impl<'a> Drive<'a> {
             self.error = Some(error);
             return;
         }
-        if step < Step::Seal {
-            self.say_swallowed(step, &error);
+        if phase < Phase::Seal {
+            self.say_swallowed(phase, &error);
         }
-        self.swallowed.push(Swallowed { step, error });
+        self.swallowed.push(Swallowed { phase, error });
     }
 
-    fn say_swallowed(&self, step: Step, error: &ScriptError) {
+    fn say_swallowed(&self, phase: Phase, error: &ScriptError) {
         let (error_type, message) = (clip(&error.error_type, TYPE_BYTES_MAX), clip(&error.message, MESSAGE_BYTES_MAX));
         let mut fields = MapBuf::new();
-        fields.put("step", step.as_str()).put("error_type", error_type).put("error", message);
-        let message = format!("{step} failed, which changes nothing: {message}");
+        fields.put("phase", phase.as_str()).put("error_type", error_type).put("error", message);
+        let message = format!("{phase} failed, which changes nothing: {message}");
         self.gate.note(&Event::Log { level: Level::Warn, message: &message, fields: Some(fields.view()) });
     }
 
-    fn make(&mut self, step: Step, stop: &Stop) -> Taken {
-        match step {
-            Step::Load => self.load(stop),
-            Step::Prepare => self.prepare(stop),
-            Step::Acquire => self.acquire(stop),
-            Step::Release => self.release(stop),
-            Step::BeforeRun => self.call(step, Call::BeforeRun, stop),
-            Step::Run => self.call(step, Call::Run, stop),
-            Step::AfterRun => self.call(step, Call::AfterRun, stop),
-            Step::OnError => self.call(step, Call::OnError(Arc::new(self.script_error())), stop),
-            Step::BeforeTerminal => {
+    fn make(&mut self, phase: Phase, stop: &Stop) -> Taken {
+        match phase {
+            Phase::Load => self.load(stop),
+            Phase::Prepare => self.prepare(stop),
+            Phase::Acquire => self.acquire(stop),
+            Phase::Release => self.release(stop),
+            Phase::BeforeRun => self.call(phase, Call::BeforeRun, stop),
+            Phase::Run => self.call(phase, Call::Run, stop),
+            Phase::AfterRun => self.call(phase, Call::AfterRun, stop),
+            Phase::OnError => self.call(phase, Call::OnError(Arc::new(self.script_error())), stop),
+            Phase::BeforeTerminal => {
                 let signal = self.error.clone().map_or(TerminalSignal::Completed, TerminalSignal::Error);
-                self.call(step, Call::BeforeTerminal(Arc::new(signal)), stop)
+                self.call(phase, Call::BeforeTerminal(Arc::new(signal)), stop)
             }
-            Step::Cleanup => self.call(step, Call::Cleanup, stop),
-            Step::Seal | Step::Done => unreachable!("{step} is no call"),
+            Phase::Cleanup => self.call(phase, Call::Cleanup, stop),
+            Phase::Seal | Phase::Done => unreachable!("{phase} is no call"),
         }
     }
 
@@ -214,11 +214,11 @@ impl<'a> Drive<'a> {
         taken(self.plan.calls.make(stop, &NoPulse, move || held.release(&own), drop))
     }
 
-    fn call(&mut self, step: Step, call: Call, stop: &Stop) -> Taken {
+    fn call(&mut self, phase: Phase, call: Call, stop: &Stop) -> Taken {
         if call.hook().is_some_and(|hook| !self.hooks.has(hook)) {
             return WELL;
         }
-        let number = self.gate.begin(step, stop.clone());
+        let number = self.gate.begin(phase, stop.clone());
         let cx = Context {
             run: Arc::clone(&self.run),
             job: Arc::clone(&self.job),
@@ -249,7 +249,7 @@ impl<'a> Drive<'a> {
                 (Some(ending), sealed)
             }
         };
-        self.steps.push((Step::Seal, self.plan.clock.now().mono.since(begun)));
+        self.phases.push((Phase::Seal, self.plan.clock.now().mono.since(begun)));
         self.automaton = self.automaton.ended(Ended::Well, facts);
         answer
     }
@@ -294,7 +294,7 @@ impl<'a> Drive<'a> {
             ending,
             sealed,
             swallowed: self.swallowed,
-            steps: self.steps,
+            phases: self.phases,
             emitted: counts.emitted,
             refused: counts.refused,
             left_alone: counts.left_alone,

@@ -8,11 +8,11 @@ use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{Found, WireError, WireErrorKind};
 
-use super::automaton::{Facts, Health, Step, Terminal};
+use super::automaton::{Facts, Health, Phase, Terminal};
 use super::calls::Pulse;
 use super::error::ScriptError;
 use super::stop::{Cancel, Cause, Stop};
-use crate::run::artifact::{DIGEST_KEY, KeepError, Pinned};
+use crate::run::artifact::{DIGEST_KEY, KeepError, KeptArtifact};
 use crate::run::ingest::{Ingest, Tally};
 use crate::run::sink::{EventDraft, SinkError};
 use crate::time::{Clock, Mono};
@@ -170,11 +170,17 @@ impl Emitter {
         self.gate.take(self.call, draft, None)
     }
 
-    /// The commit of an artifact whose bytes are durable. They stay pinned until the event is committed.
+    /// The commit of an artifact whose bytes are durable. They stay guarded until the event is committed.
     ///
     /// # Errors
     /// Why it was not said.
-    pub fn artifact(&self, artifact_id: &str, name: &str, content_type: &str, bytes: Pinned) -> Result<(), EmitError> {
+    pub fn artifact(
+        &self,
+        artifact_id: &str,
+        name: &str,
+        content_type: &str,
+        bytes: KeptArtifact,
+    ) -> Result<(), EmitError> {
         let event = Event::Artifact { artifact_id, name, content_type, size_bytes: bytes.size_bytes() };
         // Checked without the digest first, because that checks before it copies.
         EventDraft::new(&event, 0)?;
@@ -212,8 +218,8 @@ pub(crate) struct Gate {
 
 pub(crate) struct State {
     ingest: Ingest,
-    /// The call that is going on: its step, and when it has to stop.
-    now: Option<(Step, Stop)>,
+    /// The call that is going on: its phase, and when it has to stop.
+    now: Option<(Phase, Stop)>,
     calls: u64,
     /// Calls that did not stop.
     left_alone: BTreeSet<u64>,
@@ -223,13 +229,13 @@ pub(crate) struct State {
     refused: u64,
     artifacts: u64,
     /// Bytes whose events wait for a commit.
-    pins: Vec<Pinned>,
+    guards: Vec<KeptArtifact>,
 }
 
 /// A terminal event, and who said it.
 pub(crate) struct Said {
     pub(crate) draft: EventDraft,
-    pub(crate) by: Option<Step>,
+    pub(crate) by: Option<Phase>,
 }
 
 /// What is known when a run says nothing more.
@@ -259,15 +265,15 @@ impl Gate {
             emitted: 0,
             refused: 0,
             artifacts: 0,
-            pins: Vec::new(),
+            guards: Vec::new(),
         };
         Arc::new(Self { clock, waker, state: Mutex::new(state) })
     }
 
     /// Begins a call and tells its number.
-    pub(crate) fn begin(&self, step: Step, stop: Stop) -> u64 {
+    pub(crate) fn begin(&self, phase: Phase, stop: Stop) -> u64 {
         let mut state = self.lock();
-        state.now = Some((step, stop));
+        state.now = Some((phase, stop));
         state.calls += 1;
         state.calls
     }
@@ -298,7 +304,7 @@ impl Gate {
         state.is_closed = true;
         // What the sink says is among the facts.
         let _refusal = state.ingest.flush();
-        state.pins.clear();
+        state.guards.clear();
         let (facts, refusal) = (state.facts(), state.ingest.refusal().cloned());
         Last { facts, said: state.said.take(), refusal }
     }
@@ -313,7 +319,7 @@ impl Gate {
         self.clock.now().wall.0
     }
 
-    fn take(&self, call: u64, draft: EventDraft, bytes: Option<Pinned>) -> Result<(), EmitError> {
+    fn take(&self, call: u64, draft: EventDraft, bytes: Option<KeptArtifact>) -> Result<(), EmitError> {
         let now = self.clock.now().mono;
         let mut state = self.lock();
         let due = state.ingest.due();
@@ -344,7 +350,7 @@ impl Pulse for (Arc<Gate>, u64) {
         // A sink that refuses is asked about when something is said, and at the end.
         let _refusal = state.ingest.tick(now);
         if state.ingest.tally().commits > commits {
-            state.pins.clear();
+            state.guards.clear();
         }
     }
 
@@ -370,13 +376,13 @@ impl State {
         }
     }
 
-    fn take(&mut self, call: u64, draft: EventDraft, bytes: Option<Pinned>, now: Mono) -> Result<(), EmitError> {
+    fn take(&mut self, call: u64, draft: EventDraft, bytes: Option<KeptArtifact>, now: Mono) -> Result<(), EmitError> {
         if let Err(error) = self.admits(call) {
             self.refused += 1;
             return Err(error);
         }
         if draft.kind.is_terminal() {
-            self.said = Some(Said { draft, by: self.now.as_ref().map(|(step, _)| *step) });
+            self.said = Some(Said { draft, by: self.now.as_ref().map(|(phase, _)| *phase) });
             self.emitted += 1;
             return Ok(());
         }
@@ -387,10 +393,10 @@ impl State {
         })?;
         self.emitted += 1;
         if self.ingest.tally().commits > commits {
-            self.pins.clear();
+            self.guards.clear();
         }
         if self.ingest.waiting_bytes() > 0 {
-            self.pins.extend(bytes);
+            self.guards.extend(bytes);
         }
         Ok(())
     }

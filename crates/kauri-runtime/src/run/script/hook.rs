@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An optional step around a script.
+/// An optional call around a script.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hook {
     /// Looks at the job before anything is acquired: go on, go on with another job, or skip.

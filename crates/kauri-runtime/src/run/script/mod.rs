@@ -1,6 +1,6 @@
 //! Scripts: user code of a job, the hooks around it, and what executes them.
 //!
-//! A [`Script`] is written in Rust; others stand behind an [`Executor`]. [`execute`] takes a run through its steps in the order of the
+//! A [`Script`] is written in Rust; others stand behind an [`Executor`]. [`execute`] takes a run through its phases in the order of the
 //! [`Automaton`], gives every call a deadline, and ends with an [`Ending`] to be sealed: an outcome and the run's terminal event.
 //!
 //! ```
@@ -61,7 +61,7 @@ mod resource;
 mod rust;
 mod stop;
 
-pub use automaton::{Automaton, Decision, Ended, Facts, Health, Step, Terminal};
+pub use automaton::{Automaton, Decision, Ended, Facts, Health, Phase, Terminal};
 pub use calls::Crew;
 pub use context::{ArtifactEmitter, Context};
 pub use drive::execute;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kauri_wire::{JobId, RunId};
 use serde_json::Value;
 
-use super::automaton::Step;
+use super::automaton::Phase;
 use super::calls::Calls;
 use super::calls::Crew;
 use super::resource::Resource;
@@ -29,7 +29,7 @@ pub struct RunInfo {
     pub attempt: u32,
 }
 
-/// How long each step of a run may take.
+/// How long each phase of a run may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlines {
     /// Everything from loading the script to `after_run`, together.
@@ -80,18 +80,18 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    pub(crate) const fn of(&self, step: Step) -> Duration {
-        match step {
-            Step::Load => self.load,
-            Step::Prepare => self.prepare,
-            Step::Acquire => self.acquire,
-            Step::BeforeRun => self.before_run,
-            Step::Run => self.script,
-            Step::AfterRun => self.after_run,
-            Step::OnError => self.on_error,
-            Step::BeforeTerminal => self.before_terminal,
-            Step::Cleanup => self.cleanup,
-            Step::Release | Step::Seal | Step::Done => self.release,
+    pub(crate) const fn of(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Load => self.load,
+            Phase::Prepare => self.prepare,
+            Phase::Acquire => self.acquire,
+            Phase::BeforeRun => self.before_run,
+            Phase::Run => self.script,
+            Phase::AfterRun => self.after_run,
+            Phase::OnError => self.on_error,
+            Phase::BeforeTerminal => self.before_terminal,
+            Phase::Cleanup => self.cleanup,
+            Phase::Release | Phase::Seal | Phase::Done => self.release,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::automaton::{Decision, Step};
+use super::automaton::{Decision, Phase};
 use super::error::ScriptError;
 use crate::run::ingest::Tally;
 use crate::run::sink::{EventDraft, SinkError};
@@ -75,7 +75,7 @@ pub struct Ending {
     /// The last event of its stream: a `run_complete` for a success, a `run_error` for everything else.
     pub terminal: EventDraft,
     /// Who said it: a script or a hook, or the runtime itself.
-    pub said_by: Option<Step>,
+    pub said_by: Option<Phase>,
     /// What went wrong, if something did.
     pub error: Option<ScriptError>,
 }
@@ -84,7 +84,7 @@ pub struct Ending {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Swallowed {
     /// Where.
-    pub step: Step,
+    pub phase: Phase,
     /// What.
     pub error: ScriptError,
 }
@@ -99,8 +99,8 @@ pub struct Report {
     pub sealed: Result<(), SinkError>,
     /// Trouble that changed nothing. Each before the end is also a log event of the run.
     pub swallowed: Vec<Swallowed>,
-    /// The steps that were taken, and how long each took.
-    pub steps: Vec<(Step, Duration)>,
+    /// The phases that were taken, and how long each took.
+    pub phases: Vec<(Phase, Duration)>,
     /// How many events the script and its hooks have said.
     pub emitted: u64,
     /// How many they tried to say when nothing could be said any more.
@@ -117,8 +117,8 @@ impl Report {
     pub fn is_recovered(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| {
             matches!(ending.outcome, Outcome::Success { .. })
-                && matches!(ending.said_by, Some(Step::OnError | Step::BeforeTerminal))
-                && self.steps.iter().any(|(step, _)| *step == Step::OnError)
+                && matches!(ending.said_by, Some(Phase::OnError | Phase::BeforeTerminal))
+                && self.phases.iter().any(|(phase, _)| *phase == Phase::OnError)
         })
     }
 }
