@@ -315,6 +315,21 @@ impl Drop for Collection<'_> {
 }
 
 /// An artifact that is being written. Dropped, it leaves nothing.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kauri_disk::MemoryDisk;
+/// use kauri_runtime::run::{Artifacts, KeepError};
+///
+/// let artifacts = Artifacts::open(Arc::new(MemoryDisk::new()))?;
+/// let mut writer = artifacts.begin()?;
+/// writer.chunk(1, false, b"twelve ")?;
+/// assert!(matches!(writer.chunk(3, true, b"pears"), Err(KeepError::Order { expected: 2, found: 3 })));
+/// writer.chunk(2, true, b"apples")?;
+/// assert_eq!(writer.commit(13)?.size_bytes(), 13);
+/// # Ok::<(), KeepError>(())
+/// ```
 #[must_use = "an artifact that is not finished is not kept"]
 pub struct ArtifactWriter {
     artifacts: Artifacts,

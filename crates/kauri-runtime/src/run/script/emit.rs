@@ -68,6 +68,32 @@ impl From<KeepError> for EmitError {
 /// Where a script says something. Clones say it in the same run, from whatever thread.
 ///
 /// Events have an order: the one in which these calls return. What was said is committed when the run's ingestion says.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use kauri_runtime::testing::VirtualClock;
+/// # use kauri_wire::{RunId, Timestamp};
+/// # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
+/// use kauri_runtime::run::MemorySink;
+/// use kauri_runtime::run::script::{Context, EmitError, Plan, Rust, Script, ScriptError, execute};
+///
+/// struct Talk;
+/// impl Script for Talk {
+///     fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+///         cx.emit().log_info("so it begins")?;
+///         cx.emit().checkpoint("half", Some("twelve of twenty-four"))?;
+///         // What is no event is refused, and changes nothing else.
+///         assert!(matches!(cx.emit().checkpoint("", None), Err(EmitError::Invalid(_))));
+///         cx.emit().run_complete(None)?;
+///         assert!(matches!(cx.emit().log_info("one more"), Err(EmitError::AfterTerminal)));
+///         Ok(())
+///     }
+/// }
+///
+/// let sink = MemorySink::default();
+/// let report = execute(Plan::new(run_id, 7.into(), clock), &mut Rust::inline(Talk), Box::new(sink.clone()), |_| Ok(()));
+/// assert_eq!((report.emitted, report.refused, sink.events().len()), (3, 1, 2));
+/// ```
 #[derive(Clone)]
 pub struct Emitter {
     gate: Arc<Gate>,

@@ -16,6 +16,35 @@ use super::stop::{Cause, Stop};
 /// Calls come one after the other, in the order of a run, and only for hooks that the script has. Each returns not long after its [`Stop`] says that it
 /// has to: an executor cuts what does not stop by itself, in whatever way it can (a guest by its epoch, a process by a signal, a thread by leaving it
 /// alone), and says [`Called::Cut`].
+///
+/// ```
+/// # use std::sync::Arc;
+/// use kauri_runtime::run::script::{Call, Called, Context, Executor, Hook, Hooks, LoadError, Prepared, RunInfo, Stop};
+/// use serde_json::Value;
+///
+/// /// Says what it is called with.
+/// struct Echo;
+///
+/// impl Executor for Echo {
+///     fn load(&mut self, _: &Stop) -> Result<Hooks, LoadError> {
+///         Ok(Hooks::NONE.with(Hook::Cleanup))
+///     }
+///
+///     fn prepare(&mut self, _: &Arc<Value>, _: &Arc<RunInfo>, _: &Stop) -> Called<Prepared> {
+///         Called::Returned(Prepared::CONTINUE)
+///     }
+///
+///     fn call(&mut self, call: Call, cx: &Context) -> Called<()> {
+///         match call {
+///             Call::Run => match cx.emit().log_info(&cx.job().to_string()) {
+///                 Ok(()) => Called::Returned(()),
+///                 Err(error) => Called::Failed(error.into()),
+///             },
+///             _ => Called::Returned(()),
+///         }
+///     }
+/// }
+/// ```
 pub trait Executor: Send {
     /// Loads the script and tells which hooks it has.
     ///

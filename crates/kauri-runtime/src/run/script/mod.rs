@@ -4,22 +4,12 @@
 //! [`Automaton`], gives every call a deadline, and ends with an [`Ending`] to be sealed: an outcome and the run's terminal event.
 //!
 //! ```
-//! # use std::sync::{Arc, Mutex};
+//! # use std::sync::Arc;
+//! use kauri_runtime::run::MemorySink;
 //! use kauri_runtime::run::script::{Context, Outcome, Plan, Rust, Script, ScriptError, execute};
-//! # use kauri_runtime::run::{Appended, EventDraft, EventSink, SinkError};
 //! # use kauri_runtime::testing::VirtualClock;
 //! use kauri_wire::pack::MapBuf;
 //! # use kauri_wire::{RunId, Timestamp};
-//! # #[derive(Clone, Default)]
-//! # struct Kept(Arc<Mutex<Vec<EventDraft>>>);
-//! # impl EventSink for Kept {
-//! #     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
-//! #         let mut kept = self.0.lock().unwrap();
-//! #         let first_seq = kept.len() as u64 + 1;
-//! #         kept.extend_from_slice(events);
-//! #         Ok(Appended { first_seq, last_seq: kept.len() as u64 })
-//! #     }
-//! # }
 //!
 //! struct Count;
 //!
@@ -35,16 +25,15 @@
 //!     }
 //! }
 //!
-//! # let (sink, run_id) = (Kept::default(), RunId::from_parts(Timestamp(7), [7; 10]));
-//! # let clock = Arc::new(VirtualClock::default());
+//! # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
+//! let sink = MemorySink::default();
 //! let plan = Plan::new(run_id, "twelve apples".into(), clock);
-//! let mut executor = Rust::inline(Count);
-//! let report = execute(plan, &mut executor, Box::new(sink.clone()), |ending| {
+//! let report = execute(plan, &mut Rust::inline(Count), Box::new(sink.clone()), |ending| {
 //!     assert_eq!(ending.outcome, Outcome::Success { skipped: false });
 //!     Ok(()) // here the store appends the terminal event and seals the run
 //! });
-//! assert!(report.swallowed.is_empty());
-//! assert_eq!(sink.0.lock().unwrap().len(), 1);
+//! assert!(report.sealed.is_ok() && report.swallowed.is_empty());
+//! assert_eq!(sink.events().len(), 1);
 //! ```
 
 mod automaton;

@@ -97,6 +97,24 @@ impl Deadlines {
 }
 
 /// A run that is about to be executed.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use kauri_runtime::testing::VirtualClock;
+/// # use kauri_wire::{RunId, Timestamp};
+/// # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
+/// use std::time::Duration;
+///
+/// use kauri_runtime::run::Ingestion;
+/// use kauri_runtime::run::script::{Cancel, Deadlines, Plan};
+///
+/// let cancel = Cancel::default();
+/// let plan = Plan::new(run_id, "twelve apples".into(), clock)
+///     .deadlines(Deadlines { script: Duration::from_mins(5), ..Deadlines::default() })
+///     .ingestion(Ingestion::Streaming { events_max: 1000, bytes_max: 1 << 20, interval: Some(Duration::from_millis(50)) })
+///     .cancel(cancel.clone());
+/// # drop(plan);
+/// ```
 #[must_use = "a plan does nothing until it is executed"]
 pub struct Plan {
     pub(crate) run: RunInfo,

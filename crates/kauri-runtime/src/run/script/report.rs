@@ -90,6 +90,30 @@ pub struct Swallowed {
 }
 
 /// What is to be known about a run, after everything.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use kauri_runtime::testing::VirtualClock;
+/// # use kauri_wire::{RunId, Timestamp};
+/// # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
+/// use kauri_runtime::run::MemorySink;
+/// use kauri_runtime::run::script::{Context, Outcome, Phase, Plan, Rust, Script, ScriptError, execute};
+///
+/// struct Careless;
+/// impl Script for Careless {
+///     fn run(&self, _: &Context) -> Result<(), ScriptError> {
+///         Ok(())
+///     }
+///     fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+///         Err("the door does not close".into())
+///     }
+/// }
+///
+/// let plan = Plan::new(run_id, 7.into(), clock);
+/// let report = execute(plan, &mut Rust::inline(Careless), Box::<MemorySink>::default(), |_| Ok(()));
+/// assert_eq!(report.ending.unwrap().outcome, Outcome::Success { skipped: false });
+/// assert_eq!(report.swallowed[0].phase, Phase::Cleanup);
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[must_use]
 pub struct Report {

@@ -9,6 +9,33 @@ use super::stop::Stop;
 
 /// Something that is acquired for a run.
 ///
+/// ```
+/// # use std::sync::Arc;
+/// use kauri_runtime::run::script::{Context, Held, Resource, RunInfo, ScriptError, Stop};
+///
+/// struct Browsers;
+/// struct Browser {
+///     port: u16,
+/// }
+///
+/// impl Resource for Browsers {
+///     fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
+///         Ok(Arc::new(Browser { port: 9222 }))
+///     }
+/// }
+///
+/// impl Held for Browser {
+///     fn release(&self, _: &Stop) -> Result<(), ScriptError> {
+///         Ok(()) // here it is closed
+///     }
+/// }
+///
+/// fn script(cx: &Context) -> Result<(), ScriptError> {
+///     let browser = cx.held::<Browser>().ok_or("a browser is needed")?;
+///     Ok(cx.emit().log_info(&format!("looking through port {}", browser.port))?)
+/// }
+/// ```
+///
 /// It is asked only if `prepare` says continue, before `before_run`. What was acquired is released once, after `cleanup`, however the run ends.
 pub trait Resource: Send + Sync + 'static {
     /// Acquires it. What was acquired in part when it fails, it gives back itself.

@@ -70,6 +70,18 @@ impl Cancel {
 }
 
 /// What a call asks whether it has to stop. Clones ask for the same call.
+///
+/// ```
+/// use kauri_runtime::run::script::{Context, ScriptError};
+///
+/// fn script(cx: &Context) -> Result<(), ScriptError> {
+///     for page in 0..1000 {
+///         cx.stop().check()?; // the deadline has passed, or somebody cancelled
+///         cx.emit().log_info(&format!("page {page}"))?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Stop {
     clock: Arc<dyn Clock>,
