@@ -505,10 +505,10 @@ fn go(tree: Tree) -> (Report, Vec<EventType>, Stage) {
         if acquire != 1 {
             plan = plan.resource(actor.clone());
         }
-        // A hook that is not reached is not asked for.
+        // Hooks that must not be reached are all there.
         let is_reached = (prepare <= 1) && (acquire <= 1);
         for hook in Hook::ALL.into_iter().skip(1) {
-            if is_reached && stage.tree.choose(2) == 0 {
+            if !is_reached || stage.tree.choose(2) == 0 {
                 stage.hooks = stage.hooks.with(hook);
             }
         }

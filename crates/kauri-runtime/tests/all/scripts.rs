@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
-use kauri_runtime::Clock;
 use kauri_runtime::run::script::{
     Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Ending, Executor, Held, Hook, Hooks, LoadError, Outcome,
     Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, execute,
 };
 use kauri_runtime::run::{Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, SinkError};
 use kauri_runtime::testing::VirtualClock;
+use kauri_runtime::{Clock, Now};
 use kauri_wire::pack::{Map, MapBuf, Value as Pack};
 use kauri_wire::run::{EventType, Level};
 use kauri_wire::{RunId, Timestamp};
@@ -581,6 +581,35 @@ impl Held for SlowHeld {
         self.0.send(()).unwrap();
         Ok(())
     }
+}
+
+/// A clock that stands still, and lets nobody sleep.
+struct Standing;
+
+impl Clock for Standing {
+    fn now(&self) -> Now {
+        Now::default()
+    }
+
+    fn sleep(&self, _: Duration) {
+        panic!("expected to be woken, found to be asleep");
+    }
+}
+
+#[test]
+fn sleeping_script_is_woken_when_its_run_is_cancelled() {
+    let (cancel, crew) = (Cancel::default(), Crew::default());
+    let (begun, has_begun) = channel();
+    let script = Parts::new(move |cx| {
+        begun.send(()).unwrap();
+        Ok(cx.sleep(Duration::from_mins(50))?)
+    });
+    let plan = Plan::new(run_id(), Value::Null, Arc::new(Standing)).cancel(cancel.clone());
+    let report = spawn(plan, &crew, script, Kept::default());
+    has_begun.recv().unwrap();
+    cancel.cancel();
+    let report = report.recv().unwrap();
+    assert_eq!((report.ending.unwrap().outcome, report.left_alone), (Outcome::Cancelled, 0));
 }
 
 #[test]

@@ -126,15 +126,22 @@ impl Stop {
         self.deadline
     }
 
-    /// Lets time pass, no longer than until the deadline.
+    /// Lets time pass, no longer than until the deadline, or until the run is cancelled.
     ///
     /// # Errors
     /// Why the call has to stop, now or at the end of the pause.
     pub fn sleep(&self, pause: Duration) -> Result<(), Cause> {
-        self.check()?;
-        let left = self.deadline.since(self.clock.now().mono);
-        self.clock.sleep(pause.min(left));
-        self.check()
+        let until = self.clock.now().mono + pause;
+        loop {
+            // Asked before the cause is, so that no cancelling is slept through.
+            let seen = self.signal().count();
+            self.check()?;
+            let now = self.clock.now().mono;
+            if until <= now {
+                return Ok(());
+            }
+            self.clock.wait(self.signal(), seen, until.min(self.deadline).since(now));
+        }
     }
 
     /// How long a call that has to stop is waited for before it is left alone, or ended by force.
