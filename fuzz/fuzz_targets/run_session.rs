@@ -66,18 +66,18 @@ fn listen(bytes: &[u8], piece: usize, exit: Exit) -> (SessionEnd, Vec<String>) {
     // What comes after a fault is not looked at, so that it does not matter how much of it had come.
     let rest = if fault.is_some() { 0 } else { pipe.rest() };
     let end = session.end(rest, exit);
-    check(&end, fault, rest > 0 && !has_ended);
+    check(&end, fault, rest > 0, has_ended);
     assert_eq!((end.last_seq, end.refused), (first + events, refused));
     (end, heard)
 }
 
-fn check(end: &SessionEnd, fault: Option<Refusal>, is_cut_off: bool) {
+fn check(end: &SessionEnd, fault: Option<Refusal>, has_rest: bool, has_ended: bool) {
     match &end.fault {
-        Some(Refusal::CutOff { .. }) => assert!(is_cut_off && fault.is_none()),
+        Some(Refusal::CutOff { .. }) => assert!(has_rest && !has_ended && fault.is_none()),
         found => assert_eq!(*found, fault),
     }
-    if end.fault.is_some() {
-        assert!(matches!(end.outcome, Outcome::ExecutorCrash | Outcome::VersionMismatch));
-    }
+    let is_failed = matches!(end.outcome, Outcome::ExecutorCrash | Outcome::VersionMismatch);
+    assert!(!(has_ended && is_failed), "what comes after the end changes nothing");
+    assert!(has_ended || end.fault.is_none() || is_failed, "a fault before the end is no success");
     assert!(end.orphans <= OPEN_ARTIFACTS_MAX);
 }

@@ -197,7 +197,7 @@ pub struct SessionEnd {
     pub orphans: usize,
     /// The fault that ended it.
     pub fault: Option<Refusal>,
-    /// The terminal event and how the process ended do not agree. The event counts: it was said first.
+    /// The terminal event and how the process ended do not agree, or a fault came after it. The event counts: it was said first.
     pub is_disputed: bool,
 }
 
@@ -287,7 +287,7 @@ impl Session {
 
     /// The end: no more bytes come. `rest` bytes of a frame were left, which is fine after a terminal event and a fault before.
     ///
-    /// The terminal event decides. Without one, a result and an exit code that agree do; else the executor has crashed.
+    /// The terminal event decides, whatever came after it. Without one, a result and an exit code that agree do; else the executor has crashed.
     #[must_use]
     pub fn end(mut self, rest: usize, exit: Exit) -> SessionEnd {
         if rest > 0 && self.ended.is_none() && self.fault.is_none() {
@@ -298,11 +298,13 @@ impl Session {
             (Some(RunStatus::Error), Exit::Code(1)) => Outcome::ScriptError,
             _ => Outcome::ExecutorCrash,
         };
-        let (outcome, is_disputed) = match (&self.fault, self.ended) {
-            (Some(Refusal::Version { .. }), _) => (Outcome::VersionMismatch, false),
-            (Some(_), _) => (Outcome::ExecutorCrash, false),
-            (None, Some((Terminal::Complete, skipped))) => (Outcome::Success { skipped }, exit != Exit::Code(0)),
-            (None, Some((Terminal::Error, _))) => (Outcome::ScriptError, exit != Exit::Code(1)),
+        let is_well = |code| self.fault.is_none() && exit == Exit::Code(code);
+        let (outcome, is_disputed) = match (self.ended, &self.fault) {
+            // Whatever comes after the end changes nothing.
+            (Some((Terminal::Complete, skipped)), _) => (Outcome::Success { skipped }, !is_well(0)),
+            (Some((Terminal::Error, _)), _) => (Outcome::ScriptError, !is_well(1)),
+            (None, Some(Refusal::Version { .. })) => (Outcome::VersionMismatch, false),
+            (None, Some(_)) => (Outcome::ExecutorCrash, false),
             (None, None) => (claimed, false),
         };
         let (orphans, last_seq, refused) = (self.open.len(), self.last_seq, self.refused);

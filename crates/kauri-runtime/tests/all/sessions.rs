@@ -258,6 +258,17 @@ fn terminal_event_decides_and_without_one_result_and_exit_code_must_agree() {
 }
 
 #[test]
+fn fault_after_the_terminal_event_is_told_and_changes_nothing() {
+    let garbage = [&[0, 0, 0, 1, 0xc0][..], &[0xff; 9]].concat();
+    for (terminal, outcome, code) in [(COMPLETE, SUCCESS, 0), (ERROR, Outcome::ScriptError, 1)] {
+        let of = if terminal == COMPLETE { of("run-fixture-001", 2) } else { of("run-fixture-002", 0) };
+        let heard = listen(of, &[terminal, &garbage].concat(), 3, Exit::Code(code));
+        assert!(matches!(heard.end.fault, Some(Refusal::Frame(_))), "{:?}", heard.end.fault);
+        assert_eq!((heard.end.outcome, heard.end.is_disputed), (outcome, true));
+    }
+}
+
+#[test]
 fn frames_after_the_result_and_frames_of_the_other_side_are_refused() {
     let late = bytes(&[result(RunStatus::Completed), event(1, "0.1.0", &Event::RotateProxy { reason: None })]);
     refuses(&of("r", 0), &late, 1, &Refusal::AfterResult, SUCCESS);
