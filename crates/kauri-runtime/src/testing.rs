@@ -98,6 +98,12 @@ impl Clock for VirtualClock {
     fn sleep(&self, pause: Duration) {
         self.advance(pause);
     }
+
+    fn wait(&self, signal: &Signal, seen: u64, most: Duration) {
+        if signal.count() == seen {
+            self.advance(most);
+        }
+    }
 }
 
 /// What can go wrong at a commit or between ticks.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use kauri_wire::Timestamp;
 
+use crate::substrate::Signal;
+
 /// A moment of the clock that never jumps: how long it has run. Leases and deadlines of running work are measured with it.
 ///
 /// It has a meaning only within one incarnation of a runtime.
@@ -55,6 +57,12 @@ pub trait Clock: Send + Sync {
 
     /// Returns when this much time has passed.
     fn sleep(&self, pause: Duration);
+
+    /// Returns when this much time has passed, or earlier if the signal was raised after `seen` was [asked for](Signal::count). A clock that does not go
+    /// by itself moves instead of waiting.
+    fn wait(&self, signal: &Signal, seen: u64, most: Duration) {
+        signal.wait(seen, Some(most));
+    }
 }
 
 /// Numbers that look random and follow from a seed (SplitMix64). For jitter, not for secrets.

@@ -1,12 +1,17 @@
 //! The page that says which test shows which sentence of the contract.
 
 /// Where its tests are.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 25] = [
+    include_str!("artifacts.rs"),
     include_str!("blocks.rs"),
     include_str!("boot.rs"),
     include_str!("failures.rs"),
+    include_str!("ingests.rs"),
     include_str!("messages.rs"),
     include_str!("observing.rs"),
+    include_str!("paths.rs"),
+    include_str!("scripts.rs"),
+    include_str!("sessions.rs"),
     include_str!("substrates.rs"),
     include_str!("threads.rs"),
     include_str!("timers.rs"),
@@ -14,6 +19,7 @@ const SOURCES: [&str; 19] = [
     include_str!("../../src/dedupe.rs"),
     include_str!("../../src/policy.rs"),
     include_str!("../../src/schema.rs"),
+    include_str!("../../../kauri-sim/tests/all/artifacts.rs"),
     include_str!("../../../kauri-sim/tests/all/worlds.rs"),
     include_str!("../../../kauri-wire/src/intent.rs"),
     include_str!("../../../kauri-wire/src/key.rs"),

@@ -1,16 +1,21 @@
 //! The runtime's tests.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod artifacts;
 mod blocks;
 mod boot;
 mod coverage;
 mod examples;
 mod failures;
+mod ingests;
 mod kill;
 mod messages;
 mod observing;
 mod outboxes;
+mod paths;
 mod protocol;
+mod scripts;
+mod sessions;
 mod setup;
 mod substrates;
 mod threads;

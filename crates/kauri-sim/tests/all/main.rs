@@ -1,5 +1,6 @@
 //! The simulator, tried on itself: what a crash may leave, and whether planted bugs are found.
 
+mod artifacts;
 mod canaries;
 mod copies;
 mod disks;

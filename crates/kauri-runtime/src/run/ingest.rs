@@ -1,0 +1,287 @@
+//! When events are committed: at once, at the end, or in groups.
+//!
+//! ```text
+//! strict      every event in a commit of its own, before `offer` returns
+//! buffered    all in one commit at the end; what does not fit is dropped if it may be, else everything is committed early
+//! streaming   a commit after so many events, so many bytes, or so much time; nothing is dropped
+//! ```
+//!
+//! Bytes are those that the waiting events hold in memory. Events are committed in the order in which they were offered. Once a sink has
+//! refused something, nothing more is offered to it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use kauri_wire::run::EventType;
+
+use super::sink::{Appended, EventDraft, EventSink, SinkError};
+use crate::time::Mono;
+
+/// When events are committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ingestion {
+    /// Each at once: what was said is kept when the script hears so.
+    #[default]
+    Strict,
+    /// All at the end. Fastest, and a crash takes everything.
+    Buffered {
+        /// What may wait in memory.
+        bytes_max: usize,
+    },
+    /// In groups: a crash takes the last group.
+    Streaming {
+        /// So many events are a group.
+        events_max: usize,
+        /// So many bytes are a group.
+        bytes_max: usize,
+        /// No event waits longer, if a limit is given.
+        interval: Option<Duration>,
+    },
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offered {
+    /// It is committed.
+    Committed,
+    /// It waits for a commit.
+    Waits,
+    /// There was no room for it, and it is of a kind that may be dropped.
+    Dropped,
+}
+
+/// What became of all events so far.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// How many were committed.
+    pub committed: u64,
+    /// How many commits that took.
+    pub commits: u64,
+    /// How many were dropped, by their type's word.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// How many were dropped, whatever their type.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
+    fn drop_one(&mut self, kind: EventType) {
+        assert!(kind.is_droppable(), "{kind} may not be dropped");
+        *self.dropped.entry(kind.as_str()).or_default() += 1;
+    }
+}
+
+/// Events on their way to a sink.
+///
+/// ```
+/// # use kauri_runtime::run::{Appended, EventSink, SinkError};
+/// use kauri_runtime::Mono;
+/// use kauri_runtime::run::{EventDraft, Ingest, Ingestion, Offered};
+/// use kauri_wire::run::Event;
+/// # struct Kept(u64);
+/// # impl EventSink for Kept {
+/// #     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
+/// #         self.0 += events.len() as u64;
+/// #         Ok(Appended { first_seq: self.0 - events.len() as u64 + 1, last_seq: self.0 })
+/// #     }
+/// # }
+/// # let sink = Box::new(Kept(0));
+///
+/// let pairs = Ingestion::Streaming { events_max: 2, bytes_max: 1 << 20, interval: None };
+/// let mut ingest = Ingest::new(pairs, sink);
+/// let event = EventDraft::new(&Event::Checkpoint { checkpoint_id: "half", note: None }, 0)?;
+/// assert_eq!(ingest.offer(event.clone(), Mono::default()), Ok(Offered::Waits));
+/// assert_eq!(ingest.offer(event, Mono::default()), Ok(Offered::Committed));
+/// assert_eq!(ingest.tally().commits, 1);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
+pub struct Ingest {
+    policy: Ingestion,
+    sink: Box<dyn EventSink>,
+    /// What waits, oldest first. Dropping one leaves an empty place, so that places keep their numbers.
+    waiting: VecDeque<Option<EventDraft>>,
+    /// The places of those that may be dropped, oldest first.
+    droppable: VecDeque<usize>,
+    bytes: usize,
+    events: usize,
+    /// When the oldest was offered.
+    since: Mono,
+    last_seq: Option<u64>,
+    tally: Tally,
+    refusal: Option<SinkError>,
+}
+
+impl Ingest {
+    /// Events go to this sink, when the policy says.
+    #[must_use]
+    pub fn new(policy: Ingestion, sink: Box<dyn EventSink>) -> Self {
+        Self {
+            policy,
+            sink,
+            waiting: VecDeque::new(),
+            droppable: VecDeque::new(),
+            bytes: 0,
+            events: 0,
+            since: Mono::default(),
+            last_seq: None,
+            tally: Tally::default(),
+            refusal: None,
+        }
+    }
+
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// What the sink said, now or earlier.
+    pub fn offer(&mut self, draft: EventDraft, now: Mono) -> Result<Offered, SinkError> {
+        self.check()?;
+        match self.policy {
+            Ingestion::Strict => self.append(&[draft]).map(|()| Offered::Committed),
+            Ingestion::Buffered { bytes_max } => self.buffer(draft, bytes_max, now),
+            Ingestion::Streaming { events_max, bytes_max, .. } => {
+                self.push(draft, now);
+                let full = self.events >= events_max || self.bytes >= bytes_max || self.is_due(now);
+                if full { self.flush().map(|()| Offered::Committed) } else { Ok(Offered::Waits) }
+            }
+        }
+    }
+
+    /// Commits what has waited long enough.
+    ///
+    /// # Errors
+    /// What the sink said, now or earlier.
+    pub fn tick(&mut self, now: Mono) -> Result<(), SinkError> {
+        self.check()?;
+        if self.is_due(now) { self.flush() } else { Ok(()) }
+    }
+
+    /// When `tick` has something to do.
+    #[must_use]
+    pub fn due(&self) -> Option<Mono> {
+        match self.policy {
+            Ingestion::Streaming { interval: Some(interval), .. } if self.events > 0 && self.refusal.is_none() => {
+                Some(self.since + interval)
+            }
+            _ => None,
+        }
+    }
+
+    /// Commits everything that waits, in one commit.
+    ///
+    /// # Errors
+    /// What the sink said, now or earlier. What waited is then gone for good.
+    pub fn flush(&mut self) -> Result<(), SinkError> {
+        self.check()?;
+        if self.events == 0 {
+            return Ok(());
+        }
+        let drafts: Vec<EventDraft> = self.waiting.drain(..).flatten().collect();
+        assert_eq!(drafts.len(), self.events, "an event that waits is counted");
+        self.droppable.clear();
+        (self.bytes, self.events) = (0, 0);
+        self.append(&drafts)
+    }
+
+    /// What became of the events so far.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What waits, in bytes.
+    #[must_use]
+    pub const fn waiting_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the sink said when it refused, if it did.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<&SinkError> {
+        self.refusal.as_ref()
+    }
+
+    fn check(&self) -> Result<(), SinkError> {
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn is_due(&self, now: Mono) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    /// Makes room by dropping what may be dropped: the event that comes, else the oldest ones that wait. If that is not enough, what waits is
+    /// committed: nothing else is ever lost.
+    fn buffer(&mut self, draft: EventDraft, bytes_max: usize, now: Mono) -> Result<Offered, SinkError> {
+        let fits = |ingest: &Self| ingest.bytes + draft.bytes() <= bytes_max;
+        if !fits(self) && draft.kind.is_droppable() {
+            self.tally.drop_one(draft.kind);
+            return Ok(Offered::Dropped);
+        }
+        while !fits(self) && self.drop_oldest() {}
+        if !fits(self) {
+            self.flush()?;
+        }
+        if !fits(self) {
+            return self.append(&[draft]).map(|()| Offered::Committed);
+        }
+        self.push(draft, now);
+        Ok(Offered::Waits)
+    }
+
+    fn push(&mut self, draft: EventDraft, now: Mono) {
+        if self.events == 0 {
+            self.since = now;
+        }
+        self.bytes += draft.bytes();
+        self.events += 1;
+        if draft.kind.is_droppable() && matches!(self.policy, Ingestion::Buffered { .. }) {
+            self.droppable.push_back(self.waiting.len());
+        }
+        self.waiting.push_back(Some(draft));
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some(place) = self.droppable.pop_front() else { return false };
+        let draft = self.waiting[place].take().expect("it is dropped once");
+        self.bytes -= draft.bytes();
+        self.events -= 1;
+        self.tally.drop_one(draft.kind);
+        true
+    }
+
+    fn append(&mut self, drafts: &[EventDraft]) -> Result<(), SinkError> {
+        let appended = self.sink.append(drafts).and_then(|at| self.follows(at, drafts.len()).map(|()| at));
+        match appended {
+            Ok(at) => {
+                self.last_seq = Some(at.last_seq);
+                self.tally.committed += drafts.len() as u64;
+                self.tally.commits += 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.refusal = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the places that a sink gave follow those before. A run that goes on after a crash begins anywhere.
+    fn follows(&self, at: Appended, count: usize) -> Result<(), SinkError> {
+        let first = self.last_seq.map_or(at.first_seq.max(1), |last| last.saturating_add(1));
+        let expected = Appended { first_seq: first, last_seq: first.saturating_add(count as u64 - 1) };
+        if at == expected {
+            return Ok(());
+        }
+        let (from, to) = (expected.first_seq, expected.last_seq);
+        Err(SinkError::Failed(format!("expected places {from} to {to}, found {} to {}", at.first_seq, at.last_seq)))
+    }
+}
+
+impl fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingest").field("policy", &self.policy).field("tally", &self.tally).finish_non_exhaustive()
+    }
+}

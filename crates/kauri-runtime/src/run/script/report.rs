@@ -1,0 +1,148 @@
+//! How a run ended, and what is to be known about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::automaton::{Decision, Phase};
+use super::error::ScriptError;
+use crate::run::ingest::Tally;
+use crate::run::sink::{EventDraft, SinkError};
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Outcome {
+    /// It did what it was for, or found nothing to do.
+    Success {
+        /// Whether `prepare` said that there was nothing to do.
+        skipped: bool,
+    },
+    /// The script failed.
+    ScriptError,
+    /// The executor failed.
+    ExecutorCrash,
+    /// What the run said could not be kept.
+    PolicyFailure,
+    /// The script follows another contract.
+    VersionMismatch,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It took too long.
+    TimedOut,
+}
+
+impl Outcome {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success { .. } => "success",
+            Self::ScriptError => "script_error",
+            Self::ExecutorCrash => "executor_crash",
+            Self::PolicyFailure => "policy_failure",
+            Self::VersionMismatch => "version_mismatch",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+        }
+    }
+
+    /// The outcome of a decision, unless the run is not ours to end.
+    pub(crate) const fn of(decision: Decision) -> Option<Self> {
+        Some(match decision {
+            Decision::Completed => Self::Success { skipped: false },
+            Decision::Skipped => Self::Success { skipped: true },
+            Decision::ScriptError => Self::ScriptError,
+            Decision::ExecutorCrash => Self::ExecutorCrash,
+            Decision::PolicyFailure => Self::PolicyFailure,
+            Decision::VersionMismatch => Self::VersionMismatch,
+            Decision::Cancelled => Self::Cancelled,
+            Decision::TimedOut => Self::TimedOut,
+            Decision::Lost => return None,
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What seals a run: the outcome and the terminal event, to be committed together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// The last event of its stream: a `run_complete` for a success, a `run_error` for everything else.
+    pub terminal: EventDraft,
+    /// Who said it: a script or a hook, or the runtime itself.
+    pub said_by: Option<Phase>,
+    /// What went wrong, if something did.
+    pub error: Option<ScriptError>,
+}
+
+/// Trouble that did not change how a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Swallowed {
+    /// Where.
+    pub phase: Phase,
+    /// What.
+    pub error: ScriptError,
+}
+
+/// What is to be known about a run, after everything.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use kauri_runtime::testing::VirtualClock;
+/// # use kauri_wire::{RunId, Timestamp};
+/// # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
+/// use kauri_runtime::run::MemorySink;
+/// use kauri_runtime::run::script::{Context, Outcome, Phase, Plan, Rust, Script, ScriptError, execute};
+///
+/// struct Careless;
+/// impl Script for Careless {
+///     fn run(&self, _: &Context) -> Result<(), ScriptError> {
+///         Ok(())
+///     }
+///     fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+///         Err("the door does not close".into())
+///     }
+/// }
+///
+/// let plan = Plan::new(run_id, 7.into(), clock);
+/// let report = execute(plan, &mut Rust::inline(Careless), Box::<MemorySink>::default(), |_| Ok(()));
+/// assert_eq!(report.ending.unwrap().outcome, Outcome::Success { skipped: false });
+/// assert_eq!(report.swallowed[0].phase, Phase::Cleanup);
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+#[must_use]
+pub struct Report {
+    /// How it ended; nothing if somebody else has the run now.
+    pub ending: Option<Ending>,
+    /// What sealing it said, or why it was not tried.
+    pub sealed: Result<(), SinkError>,
+    /// Trouble that changed nothing. Each before the end is also a log event of the run.
+    pub swallowed: Vec<Swallowed>,
+    /// The phases that were taken, and how long each took.
+    pub phases: Vec<(Phase, Duration)>,
+    /// How many events the script and its hooks have said.
+    pub emitted: u64,
+    /// How many they tried to say when nothing could be said any more.
+    pub refused: u64,
+    /// How many calls did not stop and were left alone.
+    pub left_alone: u64,
+    /// What became of the events.
+    pub tally: Tally,
+}
+
+impl Report {
+    /// Whether a hook made a success of a failure.
+    #[must_use]
+    pub fn is_recovered(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| {
+            matches!(ending.outcome, Outcome::Success { .. })
+                && matches!(ending.said_by, Some(Phase::OnError | Phase::BeforeTerminal))
+                && self.phases.iter().any(|(phase, _)| *phase == Phase::OnError)
+        })
+    }
+}
