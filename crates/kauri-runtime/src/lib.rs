@@ -63,6 +63,7 @@ mod pool;
 mod prometheus;
 mod read;
 mod record;
+pub mod run;
 mod runtime;
 mod schedule;
 mod schema;
