@@ -203,7 +203,11 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
             false
         }
         State::Running => take_over(block, shared, run.clone())?,
-        State::Parked => !end_if_over(block, shared, &run)?,
+        State::Parked if end_if_over(block, shared, &run)? => false,
+        State::Parked => {
+            let job = make::job(block, &run.job)?;
+            seal::pass_gate(block, &job, run.id)?
+        }
         State::Pending => admit(block, shared, &run)?,
     };
     if !goes_on {

@@ -12,7 +12,7 @@ use kauri_wire::{Flags, InboxKey, JobId, Key, RunId, Timestamp, WorkerId};
 
 use super::event::{self, event_key};
 use super::fan_out;
-use super::index;
+use super::index::{self, Gate};
 use super::job::Job;
 use super::make::{self, mark, stage_run, unmark};
 use super::outcome::{Outcome, State};
@@ -622,10 +622,22 @@ fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), 
         }
         Park::Job(job) => match make::job(block, job)?.outcome {
             Some(_) => make::wake(block, run)?,
-            None => mark(block, &index::waiter(job, run.id))?,
+            None => {
+                mark(block, &index::waiter(job, run.id))?;
+                yield_gate(block, run)?;
+            }
         },
     }
     Ok(())
+}
+
+/// Stages that derived work which waits for a job is not under way meanwhile: what it waits for may stand before the same gate.
+fn yield_gate(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    let job = make::job(block, &run.job)?;
+    match job.gate {
+        Some((gate, _)) if gate == Gate::of_tree(run.root) => seal::leave_gate(block, &job, run.id),
+        _ => Ok(()),
+    }
 }
 
 impl EventSink for LiveRun {

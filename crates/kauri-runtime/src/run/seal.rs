@@ -161,13 +161,15 @@ fn is_doomed(job: &Job) -> bool {
     job.is_hurt && job.on_failed != OnFailed::Continue
 }
 
-fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result<()> {
-    let Some((gate, _)) = job.gate else { return Ok(()) };
+/// Stages that a job stands before no gate, nor behind one: the next may pass.
+pub(super) fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result<()> {
+    let Some((gate, limit)) = job.gate else { return Ok(()) };
     unmark(block, &gate.queued(run))?;
-    if block.row(&RUN_INDEX, &gate.passed(job.first))?.is_none() {
+    unmark(block, &gate.passed(job.first))?;
+    // Also if it had not passed: it may be the one that was just called, and then nobody else would be.
+    if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
         return Ok(());
     }
-    unmark(block, &gate.passed(job.first))?;
     let Some(next) = marked(block, &gate.all_queued(), 1)?.pop() else { return Ok(()) };
     unmark(block, &next)?;
     let next = make::run(block, index::last_run(&next)?)?;
@@ -206,15 +208,20 @@ pub(super) fn admit(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassR
         mark(block, &index::paused(&run.class, run.id))?;
         return Ok(Admission::Later);
     }
-    let Some((gate, limit)) = job.gate else { return Ok(Admission::Go) };
+    Ok(if pass_gate(block, job, run.id)? { Admission::Go } else { Admission::Later })
+}
+
+/// Stages that a job passes its gate, or waits before it. Tells whether it has passed.
+pub(super) fn pass_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result<bool> {
+    let Some((gate, limit)) = job.gate else { return Ok(true) };
     let passed = gate.passed(job.first);
     if block.row(&RUN_INDEX, &passed)?.is_some() {
-        return Ok(Admission::Go);
+        return Ok(true);
     }
     if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
-        mark(block, &gate.queued(run.id))?;
-        return Ok(Admission::Later);
+        mark(block, &gate.queued(run))?;
+        return Ok(false);
     }
     mark(block, &passed)?;
-    Ok(Admission::Go)
+    Ok(true)
 }

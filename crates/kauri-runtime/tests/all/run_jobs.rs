@@ -365,3 +365,50 @@ fn names_and_lists_are_bounded() {
     assert!(runs.define("", &Class::new(CREW)).is_err());
     assert!(Map::EMPTY.is_empty());
 }
+
+#[test]
+fn derived_work_that_waits_for_its_own_lets_it_pass() {
+    // Only one may be under way, and it waits for another of the same tree.
+    let (setup, runs) = tree_setup(FanOut { depth_max: 3, parallel: 1, ..FanOut::default() });
+    let root = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        let depth = live.run().depth;
+        if depth < 3 {
+            let child = live.step("ask", |step| match step.enqueue("work", params(depth.into()).view())? {
+                Enqueued::Made(run) => Ok(run.as_bytes().to_vec()),
+                other => panic!("expected it to be made, found {other:?}"),
+            })?;
+            live.wait_for(RunId::from_bytes(child.try_into().expect("sixteen bytes")).expect("a run"))?;
+        }
+        well(live)
+    });
+    worker.drain().unwrap();
+    let lineage = runs.lineage(root).unwrap();
+    assert_eq!(lineage.descendants.len(), 3);
+    assert!(lineage.descendants.iter().chain([&lineage.run]).all(|run| run.outcome() == Some(DONE)));
+}
+
+#[test]
+fn if_the_one_that_was_called_is_cancelled_the_next_is_called() {
+    let (setup, runs) = setup();
+    let mut jobs = Vec::new();
+    for input in ["first", "called", "next"] {
+        jobs.push(runs.submit(&work(input).one_at_a_time("k")).unwrap());
+        setup.advance(1);
+    }
+    let ran = Ran::default();
+    let own = Arc::clone(&ran);
+    let mut worker = crew(&setup, move |live| {
+        own.lock().unwrap().push(String::from_utf8_lossy(live.input()).into_owned());
+        if live.input() == b"first" {
+            live.wait_for_signal("go")?;
+        }
+        well(live)
+    });
+    worker.drain().unwrap();
+    runs.cancel(jobs[0].run).unwrap();
+    // The second is on its way, and has not passed yet.
+    runs.cancel(jobs[1].run).unwrap();
+    worker.drain().unwrap();
+    assert_eq!(*ran.lock().unwrap(), ["first", "next"]);
+}
