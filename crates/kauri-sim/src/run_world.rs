@@ -250,7 +250,7 @@ impl Running {
             let retry = Retry { attempts_max, pause, ..Retry::default() };
             let takeover = if name == "resumed" { Takeover::Resume } else { Takeover::Crash };
             let parallel = u32::try_from(1 + rng.below(3)).expect("small");
-            let fan_out = FanOut { depth_max: 2, runs_max: 1000, parallel };
+            let fan_out = FanOut { depth_max: 2, parallel, ..FanOut::default() };
             let class = Class { retry, takeover, fan_out, ..Class::new(CREW) };
             self.insist(|runs| runs.define(name, &class))?;
         }

@@ -4,8 +4,12 @@
 //!  0      4            12          13           14            16                 20
 //!  | CLS0 | worker u64 | paused u8 | takeover u8 | retry on u16 | attempts_max u32 |
 //! 20             28                 36              40             44              48
-//!  | pause_ms u64 | pause_max_ms u64 | depth_max u32 | runs_max u32 | parallel u32 |        little-endian
+//!  | pause_ms u64 | pause_max_ms u64 | depth_max u32 | runs_max u32 | parallel u32 |
+//! 48        49            57              65
+//!  | exit u8 | keep_ms u64 | keep_runs u64 |                                              little-endian
 //! ```
+//!
+//! What is kept for ever, or without a limit, is `u64::MAX`.
 
 use std::time::Duration;
 
@@ -36,14 +40,16 @@ pub struct Class {
     pub takeover: Takeover,
     /// How much derived work its jobs may ask for.
     pub fan_out: FanOut,
+    /// How long what has ended is kept.
+    pub keep: Keep,
 }
 
 impl Class {
     /// A class whose runs this worker drives, with the defaults of everything else.
     #[must_use]
     pub fn new(worker: WorkerId) -> Self {
-        let (retry, takeover, fan_out) = Default::default();
-        Self { worker, retry, takeover, fan_out }
+        let (retry, takeover, fan_out, keep) = Default::default();
+        Self { worker, retry, takeover, fan_out, keep }
     }
 }
 
@@ -105,12 +111,33 @@ pub struct FanOut {
     pub runs_max: u32,
     /// How many of them may be under way at a time: 1.
     pub parallel: u32,
+    /// What the outcome of the whole depends on: the first job.
+    pub exit: Exit,
 }
 
 impl Default for FanOut {
     fn default() -> Self {
-        Self { depth_max: 0, runs_max: 1000, parallel: 1 }
+        Self { depth_max: 0, runs_max: 1000, parallel: 1, exit: Exit::Root }
     }
+}
+
+/// What the outcome of a [tree](super::Tree) of runs depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Exit {
+    /// The first job alone.
+    #[default]
+    Root,
+    /// Every job of the tree.
+    All,
+}
+
+/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Keep {
+    /// For how long after its end: for ever.
+    pub time: Option<Duration>,
+    /// How many runs of the class: all.
+    pub runs: Option<u64>,
 }
 
 /// A class as it stands.
@@ -126,12 +153,14 @@ fn millis(time: Duration) -> u64 {
 
 impl ClassRow {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Class { worker, retry, takeover, fan_out } = &self.class;
+        let Class { worker, retry, takeover, fan_out, keep } = &self.class;
         let mut row = Writer::new(MAGIC);
         row.long(worker.key_bits()).byte(self.is_paused.into()).byte((*takeover == Takeover::Resume).into());
         row.raw(&retry.on.bits().to_le_bytes()).short(retry.attempts_max);
         row.long(millis(retry.pause)).long(millis(retry.pause_max));
-        row.short(fan_out.depth_max).short(fan_out.runs_max).short(fan_out.parallel).finish()
+        row.short(fan_out.depth_max).short(fan_out.runs_max).short(fan_out.parallel);
+        row.byte((fan_out.exit == Exit::All).into());
+        row.long(keep.time.map_or(u64::MAX, millis)).long(keep.runs.unwrap_or(u64::MAX)).finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
@@ -150,9 +179,16 @@ impl ClassRow {
             pause: Duration::from_millis(row.long()?),
             pause_max: Duration::from_millis(row.long()?),
         };
-        let fan_out = FanOut { depth_max: row.short()?, runs_max: row.short()?, parallel: row.short()? };
+        let fan_out = FanOut {
+            depth_max: row.short()?,
+            runs_max: row.short()?,
+            parallel: row.short()?,
+            exit: if row.byte()? == 0 { Exit::Root } else { Exit::All },
+        };
+        let limit = |number: u64| (number != u64::MAX).then_some(number);
+        let keep = Keep { time: limit(row.long()?).map(Duration::from_millis), runs: limit(row.long()?) };
         row.end()?;
-        Some(Self { class: Class { worker, retry, takeover, fan_out }, is_paused })
+        Some(Self { class: Class { worker, retry, takeover, fan_out, keep }, is_paused })
     }
 }
 
@@ -162,13 +198,14 @@ mod tests {
 
     #[test]
     fn classes_survive_the_trip_and_other_bytes_are_refused() {
-        let fan_out = FanOut { depth_max: 2, ..FanOut::default() };
-        let class = Class { takeover: Takeover::Resume, fan_out, ..Class::new(WorkerId(-4)) };
+        let keep = Keep { time: Some(Duration::from_secs(9)), runs: None };
+        let fan_out = FanOut { depth_max: 2, exit: Exit::All, ..FanOut::default() };
+        let class = Class { takeover: Takeover::Resume, fan_out, keep, ..Class::new(WorkerId(-4)) };
         for is_paused in [false, true] {
             let row = ClassRow { class: class.clone(), is_paused };
             assert_eq!(ClassRow::decode(&row.encode()).unwrap(), row);
         }
-        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 48);
+        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 65);
         assert!(ClassRow::decode(b"CLS0").unwrap_err().is_corruption());
     }
 

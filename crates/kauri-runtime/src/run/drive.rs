@@ -12,7 +12,7 @@ use super::make::{self, mark, stage_run};
 use super::outcome::{Outcome, State};
 use super::row::Run;
 use super::seal::{self, Admission, Ending};
-use super::{index, runs, step};
+use super::{index, recur, runs, step};
 use crate::atomic::Atomic;
 use crate::claim::{Claimed, Found, Held};
 use crate::dead_letter::{DeadLetter, Reason};
@@ -185,9 +185,13 @@ enum Next {
 
 /// Stages what the claim of a message means for its run.
 fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<Next> {
-    let payload = MessageRef::decode(&claimed.frame).map(|message| message.payload());
-    let Ok(Some(id)) = payload.map(make::driven_run) else {
-        return Ok(Next::Drop(Some(letter(claimed, block.now().wall))));
+    let message = MessageRef::decode(&claimed.frame);
+    let Ok(Some(id)) = message.map(|message| make::driven_run(message.payload())) else {
+        let is_slot = match message {
+            Ok(message) => recur::submit_slot(block, shared, message)?,
+            Err(_) => false,
+        };
+        return Ok(Next::Drop((!is_slot).then(|| letter(claimed, block.now().wall))));
     };
     // A run that was swept away needs nobody.
     let Some(mut run) = make::find_run(block, id)? else { return Ok(Next::Drop(None)) };
@@ -276,7 +280,7 @@ pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -
 }
 
 fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
-    let detail = "expected the id of a run, sixteen bytes".to_owned();
+    let detail = "expected the id of a run, or a job that recurs and can be submitted".to_owned();
     let (deliveries, frame) = (claimed.deliveries, claimed.frame.clone());
     DeadLetter { reason: Reason::Undecodable, detail, failed_at: now, deliveries, failures: 0, frame }
 }

@@ -151,6 +151,7 @@ fn make_child(block: &mut Atomic<'_>, shared: &Shared, run: &Run, target: &str, 
         is_urgent: above.is_urgent,
         is_hurt: false,
         gate: Some((Gate::of_tree(run.root), parallel)),
+        unique: None,
     };
     let depth = run.depth.saturating_add(1);
     let origin = Origin::Child { of: run.id, depth };

@@ -63,8 +63,16 @@ pub(super) fn ended(class: &str, at: Timestamp, run: RunId) -> Bytes {
     key(b'e', &[class.as_bytes(), &[0], &at.0.max(0).to_be_bytes(), run.as_bytes()])
 }
 
-pub(super) fn unique(class: &str, name: &str) -> Bytes {
-    key(b'i', &[&half_hash(&[class.as_bytes(), &[0], name.as_bytes()])])
+pub(super) fn ended_of(class: &str) -> Bytes {
+    key(b'e', &[class.as_bytes(), &[0]])
+}
+
+pub(super) fn unique_hash(class: &str, name: &str) -> [u8; 16] {
+    half_hash(&[class.as_bytes(), &[0], name.as_bytes()])
+}
+
+pub(super) fn unique_key(hash: &[u8; 16]) -> Bytes {
+    key(b'i', &[hash])
 }
 
 pub(super) fn derived(root: RunId, hash: &[u8; 32]) -> Bytes {

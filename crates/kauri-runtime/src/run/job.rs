@@ -3,13 +3,14 @@
 //! ```text
 //!  0      4          5            6          7             8              16              24            28
 //!  | JOB0 | done u8  | outcome u8 | flags u8 | on_failed u8 | created i64  | deadline i64 | waiting u32 |
-//! 28         44           60              64         80
-//!  | first 16 | latest 16  | attempts u32  | gate 16  | gate limit u32 |
-//! 84
+//! 28         44           60              64         80               84          100
+//!  | first 16 | latest 16  | attempts u32  | gate 16  | gate limit u32 | unique 16 |
+//! 100
 //!  | length u32, class | tags u32 | length u32, tag ... | jobs u32 | length u32, job id ... |     little-endian
 //! ```
 //!
-//! Flag 1 is urgent, 2 that a job it waits for failed, 4 that it stands before a gate or has passed it. The jobs are those it waits for;
+//! Flag 1 is urgent, 2 that a job it waits for failed, 4 that it stands before a gate or has passed it, 8 that it was submitted
+//! with a key, whose place in the index is `unique`. The jobs are those it waits for;
 //! waiting counts those that have not ended.
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ const MAGIC: [u8; 4] = *b"JOB0";
 const URGENT: u8 = 1;
 const HURT: u8 = 2;
 const GATED: u8 = 4;
+const UNIQUE: u8 = 8;
 
 /// What becomes of a job when one that it waits for fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,17 +72,22 @@ pub struct Job {
     /// Whether one of the jobs that it waits for failed.
     pub(super) is_hurt: bool,
     pub(super) gate: Option<(Gate, u32)>,
+    /// Where its key is.
+    pub(super) unique: Option<[u8; 16]>,
 }
 
 impl Job {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let flags = [(self.is_urgent, URGENT), (self.is_hurt, HURT), (self.gate.is_some(), GATED)];
-        let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
+        let flags = [(self.is_urgent, URGENT), (self.is_hurt, HURT), (self.gate.is_some(), GATED)]
+            .into_iter()
+            .chain([(self.unique.is_some(), UNIQUE)]);
+        let flags = flags.filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
         let (gate, limit) = self.gate.unwrap_or((Gate([0; 16]), 0));
         let mut row = Writer::new(MAGIC);
         row.byte(self.outcome.is_some().into()).byte(self.outcome.map_or(0, Outcome::code)).byte(flags);
         row.byte(self.on_failed as u8).moment(self.created).moment_some(self.deadline).short(self.waiting);
         row.run(self.first).run(self.latest).short(self.attempts).raw(&gate.0).short(limit);
+        row.raw(&self.unique.unwrap_or_default());
         row.bytes(self.class.as_bytes()).short(count(self.tags.len()));
         for tag in &self.tags {
             row.bytes(tag.as_bytes());
@@ -113,6 +120,7 @@ impl Job {
         let (created, deadline, waiting) = (row.moment()?, row.moment_some()?, row.short()?);
         let (first, latest, attempts) = (row.run()?, row.run()?, row.short()?);
         let (gate, limit) = (Gate(row.array()?), row.short()?);
+        let unique = row.array()?;
         let class = row.text()?.into();
         let mut tags = Vec::new();
         for _ in 0..row.short()? {
@@ -139,6 +147,7 @@ impl Job {
             is_urgent: flags & URGENT != 0,
             is_hurt: flags & HURT != 0,
             gate: (flags & GATED != 0).then_some((gate, limit)),
+            unique: (flags & UNIQUE != 0).then_some(unique),
         })
     }
 }
@@ -292,6 +301,7 @@ mod tests {
             is_urgent: true,
             is_hurt: true,
             gate: Some((Gate::of_key("k"), 2)),
+            unique: Some([7; 16]),
         };
         let row = job.encode();
         assert_eq!(Job::decode(id.clone(), &row).unwrap(), job);

@@ -391,7 +391,7 @@ pub(super) fn refused(rows: &impl Read, id: RunId) -> Result<u64> {
 }
 
 /// The retries and children of a run, theirs, and so on: each after its parent.
-fn descendants(view: &View<'_>, id: RunId) -> Result<Vec<Run>> {
+pub(super) fn descendants(view: &View<'_>, id: RunId) -> Result<Vec<Run>> {
     let mut found = Vec::new();
     let mut open = vec![id];
     while let Some(id) = open.pop() {

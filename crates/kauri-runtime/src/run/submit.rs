@@ -37,7 +37,7 @@ impl Runs {
     }
 }
 
-fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {
+pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {
     make::class(block, &wanted.class)?;
     let now = block.now().wall;
     if let Some(found) = find_unique(block, wanted, now)? {
@@ -58,7 +58,7 @@ fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission
         let window = window.map(|window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
         let until = window.map_or(i64::MAX, |window| now.0.saturating_add(window));
         let value = [&until.to_le_bytes()[..], submitted.job.as_str().as_bytes()].concat();
-        block.stage(&RUN_INDEX, &index::unique(&wanted.class, key), Some(&value))?;
+        block.stage(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)), Some(&value))?;
     }
     Ok(submitted)
 }
@@ -84,6 +84,7 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, run: RunId, id: Jo
         is_urgent: wanted.is_urgent,
         is_hurt: false,
         gate: wanted.gate,
+        unique: wanted.unique.as_ref().map(|(key, _)| index::unique_hash(&wanted.class, key)),
     };
     for before in &wanted.after {
         match make::job(block, before)?.outcome {
@@ -105,7 +106,9 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, run: RunId, id: Jo
 /// The job that was submitted with the same key, if the key is still taken.
 fn find_unique(block: &Atomic<'_>, wanted: &Submission, now: Timestamp) -> Result<Option<Submitted>> {
     let Some((key, _)) = &wanted.unique else { return Ok(None) };
-    let Some(row) = block.row(&RUN_INDEX, &index::unique(&wanted.class, key))? else { return Ok(None) };
+    let Some(row) = block.row(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)))? else {
+        return Ok(None);
+    };
     let damaged = || Error::damaged("run_index", "until when a key is taken, and by which job");
     let (until, job) = row.split_first_chunk::<8>().ok_or_else(damaged)?;
     if now.0 >= i64::from_le_bytes(*until) {
@@ -116,7 +119,7 @@ fn find_unique(block: &Atomic<'_>, wanted: &Submission, now: Timestamp) -> Resul
     Ok(make::find_job(block, &job)?.map(|job| Submitted { job: job.id, run: job.first, is_new: false }))
 }
 
-fn check_submission(wanted: &Submission) -> Result<()> {
+pub(super) fn check_submission(wanted: &Submission) -> Result<()> {
     if let Some((key, _)) = &wanted.unique {
         check_name("an idempotency key", key)?;
     }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::Error;
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, LiveRun, OnFailed, Outcome, Retry, Run, RunFault,
-    Runs, Skip, State, Submission,
+    Class, Ending, Enqueued, EventDraft, EventSink, Exit, FanOut, Halt, Keep, LiveRun, OnFailed, Outcome, Retry, Run,
+    RunFault, Runs, Skip, State, Submission, SweptRuns,
 };
+use kauri_runtime::substrate::KeyRange;
+use kauri_runtime::{CatchUp, Error, When};
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -411,4 +412,115 @@ fn if_the_one_that_was_called_is_cancelled_the_next_is_called() {
     runs.cancel(jobs[1].run).unwrap();
     worker.drain().unwrap();
     assert_eq!(*ran.lock().unwrap(), ["first", "next"]);
+}
+
+#[test]
+fn a_scheduled_job_is_submitted_once_in_each_slot() {
+    let (setup, runs) = setup();
+    let every = When::Every(Duration::from_secs(60));
+    runs.schedule("nightly", &every, CatchUp::Every, &work("tick").tag("night")).unwrap();
+    let (mut worker, ran) = scribes(&setup);
+    setup.advance(59_999);
+    worker.drain().unwrap();
+    assert!(ran.lock().unwrap().is_empty());
+    setup.advance(1);
+    worker.drain().unwrap();
+    setup.advance(120_000);
+    worker.drain().unwrap();
+    assert_eq!(*ran.lock().unwrap(), ["tick", "tick", "tick"]);
+    let first = &runs.list(None, 1).unwrap()[0];
+    assert_eq!(runs.job(&first.job).unwrap().tags, ["night".into()]);
+    assert!(setup.runtime.dead_letters(None, None, 9).unwrap().is_empty());
+    let single = runs.schedule("bad", &every, CatchUp::Every, &work("").once("k"));
+    assert!(matches!(single, Err(Error::Schedule(_))));
+}
+
+#[test]
+fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
+    for (exit, expected) in [(Exit::Root, DONE), (Exit::All, Outcome::ScriptError)] {
+        let (setup, runs) = tree_setup(FanOut { depth_max: 1, exit, ..FanOut::default() });
+        let root = submit(&runs).run;
+        assert_eq!(runs.tree(root).unwrap().outcome(), None);
+        let mut worker = crew(&setup, |live| match live.run().depth {
+            0 => spread(live, 3),
+            _ if live.input() == params(1).view().encode() => Err(Halt::Failed("bad".into())),
+            _ => well(live),
+        });
+        assert_eq!(worker.tick().unwrap().handled, 1);
+        // The first job has ended; where all count, the whole has not.
+        assert_eq!(runs.tree(root).unwrap().outcome(), (exit == Exit::Root).then_some(DONE));
+        worker.drain().unwrap();
+        let tree = runs.tree(root).unwrap();
+        assert_eq!((tree.outcome(), tree.jobs().len()), (Some(expected), 4));
+        assert_eq!(tree.counts(), [("script_error".to_owned(), 1), ("success".to_owned(), 3)].into());
+        let report = tree.to_json();
+        assert_eq!(report["outcome"], expected.as_str());
+        assert_eq!(report["runs"][1]["parent_run_id"], root.to_string());
+        assert_eq!(report["runs"][0]["attempt"], 1);
+    }
+}
+
+#[test]
+fn what_has_ended_is_kept_as_long_as_its_class_says_and_goes_without_a_trace() {
+    let keep = Keep { time: Some(Duration::from_secs(100)), runs: None };
+    let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+    let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { keep, retry, fan_out, ..Class::new(CREW) });
+    runs.submit(&work("").once("k")).unwrap();
+    let open = runs.submit(&work("open")).unwrap();
+    let mut worker = crew(&setup, |live| {
+        if live.input() == b"open" {
+            live.wait_for_signal("never")?;
+        }
+        for number in 0..30 {
+            live.append(&vec![crate::runs::log("a line"); 20])?;
+            live.step(&format!("step {number}"), |_| Ok(Vec::new()))?;
+        }
+        if live.run().depth == 0 {
+            spread(live, 2)?;
+        }
+        Err(Halt::Failed("after all that".into()))
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.sweep(1_000_000).unwrap(), SweptRuns::default());
+    setup.advance(100_000);
+    // Some rows at a time; what is left goes next time.
+    let mut rounds = 0;
+    let mut swept = SweptRuns::default();
+    loop {
+        let some = runs.sweep(100).unwrap();
+        if some.rows == 0 {
+            break;
+        }
+        swept = SweptRuns { jobs: swept.jobs + some.jobs, rows: swept.rows + some.rows };
+        rounds += 1;
+    }
+    assert!(rounds > 1 && swept.jobs == 3 && swept.rows > 3000, "{rounds} rounds: {swept:?}");
+    let left = runs.list(None, 10).unwrap();
+    assert_eq!(left.iter().map(|run| run.id).collect::<Vec<_>>(), [open.run]);
+    runs.cancel(open.run).unwrap();
+    setup.advance(100_000);
+    runs.sweep(1_000_000).unwrap();
+    let tables = setup.runtime.substrate().snapshot().unwrap().tables().unwrap();
+    let ours = ["jobs", "runs", "events", "steps", "inputs", "signals"];
+    assert!(!tables.iter().any(|table| ours.contains(&&**table)), "{tables:?}");
+    // Of the index, the class alone is left.
+    let rows = setup.runtime.substrate().snapshot().unwrap();
+    assert_eq!(rows.count(&"run_index".into(), KeyRange::ALL).unwrap(), 1);
+    // The key can be used again.
+    assert!(runs.submit(&work("").once("k")).unwrap().is_new);
+}
+
+#[test]
+fn of_many_runs_only_so_many_are_kept_the_newest() {
+    let keep = Keep { time: None, runs: Some(3) };
+    let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
+    let mut last = Vec::new();
+    for _ in 0..10 {
+        last.push(submit(&runs).run);
+        crew(&setup, well).drain().unwrap();
+        setup.advance(1);
+    }
+    assert_eq!(runs.sweep(1_000_000).unwrap().jobs, 7);
+    assert_eq!(runs.list(None, 100).unwrap().iter().map(|run| run.id).collect::<Vec<_>>(), last[7..]);
 }
