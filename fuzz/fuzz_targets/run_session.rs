@@ -1,8 +1,10 @@
 //! Sessions: any bytes, in any pieces, from an executor of any kind of end.
 #![no_main]
 
-use kauri_runtime::run::script::Outcome;
-use kauri_runtime::run::{Contract, Exit, Heard, OPEN_ARTIFACTS_MAX, Pipe, Refusal, Session, SessionEnd, SessionOf};
+use kauri_runtime::run::Outcome;
+use kauri_runtime::run::{
+    Contract, Heard, OPEN_ARTIFACTS_MAX, Pipe, ProcessExit, Refusal, Session, SessionEnd, SessionOf,
+};
 use kauri_wire::run::{Frames, RunFrame};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,8 +12,8 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     let Some((how, bytes)) = input.split_first() else { return };
     let exit = match how >> 6 {
-        3 => Exit::Killed,
-        code => Exit::Code(code.into()),
+        3 => ProcessExit::Killed,
+        code => ProcessExit::Code(code.into()),
     };
     let piece = usize::from(how & 63) + 1;
     let (cut, heard) = listen(bytes, piece, exit);
@@ -37,7 +39,7 @@ fn of(bytes: &[u8]) -> SessionOf {
 }
 
 /// What was taken, and the end.
-fn listen(bytes: &[u8], piece: usize, exit: Exit) -> (SessionEnd, Vec<String>) {
+fn listen(bytes: &[u8], piece: usize, exit: ProcessExit) -> (SessionEnd, Vec<String>) {
     let of = of(bytes);
     let first = of.last_seq;
     let (mut session, mut pipe, mut heard) = (Session::new(of), Pipe::default(), Vec::new());

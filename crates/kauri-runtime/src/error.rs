@@ -4,6 +4,8 @@ use std::fmt;
 
 use kauri_wire::{SchemaVersion, WireError};
 
+use crate::run::RunFault;
+
 /// Why the runtime could not do what was asked.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -54,6 +56,8 @@ pub enum Error {
     },
     /// A schedule's expression or interval is none.
     Schedule(Box<str>),
+    /// What was asked of a run or a job cannot be done.
+    Run(RunFault),
     /// The runtime was stopped.
     Stopped,
     /// A thread could not be started, a file or a stream not be written.
@@ -154,6 +158,7 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the block was declared to read only, and writes"),
             Self::Limit { of, most, found } => write!(f, "expected at most {most} {of}, found {found}"),
             Self::Schedule(what) => write!(f, "{what}"),
+            Self::Run(fault) => write!(f, "{fault}"),
             Self::Stopped => f.write_str("the runtime was stopped"),
             Self::Io(error) => write!(f, "{error}"),
         }
@@ -167,6 +172,7 @@ impl std::error::Error for Error {
             Self::Substrate(error) => Some(&**error),
             Self::Wire(error) | Self::BadMarker(error) => Some(error),
             Self::Io(error) => Some(error),
+            Self::Run(fault) => Some(fault),
             _ => None,
         }
     }
@@ -181,6 +187,12 @@ impl From<kauri_tree::Error> for Error {
 impl From<WireError> for Error {
     fn from(error: WireError) -> Self {
         Self::Wire(error)
+    }
+}
+
+impl From<RunFault> for Error {
+    fn from(fault: RunFault) -> Self {
+        Self::Run(fault)
     }
 }
 

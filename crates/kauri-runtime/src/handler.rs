@@ -66,9 +66,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Conflict(conflict) => Self::retry(conflict),
-            Error::Wire(_) | Error::Reserved { .. } | Error::ReadOnly | Error::Limit { .. } | Error::Schedule(_) => {
-                Self::fatal(error)
-            }
+            Error::Wire(_)
+            | Error::Reserved { .. }
+            | Error::ReadOnly
+            | Error::Limit { .. }
+            | Error::Schedule(_)
+            | Error::Run(_) => Self::fatal(error),
             // A row of the application's that is not of its table's type, or a key that is too long.
             Error::Store(
                 kauri_tree::Error::Undecodable(_)

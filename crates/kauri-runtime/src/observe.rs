@@ -7,6 +7,7 @@ use kauri_wire::{InboxKey, Seq, TimerKey, Timestamp, WorkerId};
 use crate::dead_letter::Reason;
 use crate::error::{Conflict, Error};
 use crate::metrics::Counts;
+use crate::run::Run;
 use crate::substrate::Writes;
 use crate::time::Now;
 
@@ -101,6 +102,11 @@ pub enum Observation<'a> {
     Delivered {
         /// Which.
         seq: Seq,
+    },
+    /// Whoever drove a run is done with it: it was sealed, or waits.
+    RunEnded {
+        /// The run as it stands.
+        run: &'a Run,
     },
     /// Ids that need not be remembered any more were forgotten.
     Swept {

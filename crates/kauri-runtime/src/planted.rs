@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
-use crate::schema::{self, DEDUPE, INBOX, LEASES, TIMERS};
-use crate::substrate::{Change, Substrate, Verdict};
+use crate::schema::{self, DEDUPE, EVENTS, INBOX, LEASES, RUN_INDEX, RUNS, SIGNALS, STEPS, TIMERS};
+use crate::substrate::{Bytes, Change, Substrate, Verdict};
 
 /// A bug that somebody could have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,10 +34,38 @@ pub enum Bug {
     OldLeaseHonoured,
     /// A requeued message is not removed from where it was.
     RequeueCopies,
+    /// What is committed for a run does not look whether the run is still its driver's.
+    RunUnfenced,
+    /// What a step did is committed, and not that it was done.
+    StepUnrecorded,
+    /// Derived work is made, and nobody is told to do it.
+    ChildUnsent,
+    /// Derived work is made without looking whether it was made meanwhile.
+    ChildDoubled,
+    /// Events are committed before the row that counts them.
+    EventsApart,
+    /// A run parks without looking whether it was told something meanwhile.
+    SignalUnseen,
+    /// Whoever has passed a gate never leaves it.
+    GateKept,
+    /// A run is sealed, and the one that follows it is not made.
+    FollowerLost,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those of jobs and runs.
+    pub const OF_RUNS: [Self; 8] = [
+        Self::RunUnfenced,
+        Self::StepUnrecorded,
+        Self::ChildUnsent,
+        Self::ChildDoubled,
+        Self::EventsApart,
+        Self::SignalUnseen,
+        Self::GateKept,
+        Self::FollowerLost,
+    ];
+
+    /// Those of messages.
     pub const ALL: [Self; 12] = [
         Self::TwoCommits,
         Self::NoFence,
@@ -74,9 +102,53 @@ pub(crate) fn commit(bug: Bug, substrate: &dyn Substrate, change: &Change) -> Re
         Bug::NothingRemembered => keep(&mut change, |key| !key.starts_with(b"seen:")),
         Bug::NothingCounted => keep(&mut change, |key| !key.starts_with(b"retry:")),
         Bug::RequeueCopies if is_requeue => drop(change.writes.remove(&INBOX)),
-        _ => {}
+        Bug::EventsApart if change.writes.contains_key(&EVENTS) => return commit_events_first(substrate, &change),
+        _ => plant_in_runs(bug, &mut change),
     }
     substrate.commit(&change)
+}
+
+/// What bugs of jobs and runs do to a change.
+fn plant_in_runs(bug: Bug, change: &mut Change) {
+    let makes_child = index_writes(change).any(|(key, value)| key.starts_with(b"d") && value.is_some());
+    match bug {
+        Bug::RunUnfenced if change.writes.contains_key(&RUNS) => {
+            unfence(change);
+            change.reads.remove(&RUNS);
+        }
+        Bug::StepUnrecorded => drop(change.writes.remove(&STEPS)),
+        Bug::ChildUnsent if makes_child => change.appends.clear(),
+        Bug::ChildDoubled if makes_child => {
+            change.reads.remove(&RUN_INDEX);
+            change.ranges.retain(|range| range.table != RUN_INDEX);
+        }
+        Bug::SignalUnseen => change.ranges.retain(|range| range.table != SIGNALS),
+        Bug::GateKept => {
+            let rows = change.writes.get_mut(&RUN_INDEX);
+            rows.into_iter().for_each(|rows| rows.retain(|key, value| !key.starts_with(b"a") || value.is_some()));
+        }
+        Bug::FollowerLost if index_writes(change).any(|(key, value)| key.starts_with(b"e") && value.is_some()) => {
+            change.appends.clear();
+        }
+        _ => {}
+    }
+}
+
+fn index_writes(change: &Change) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
+    change.writes.get(&RUN_INDEX).into_iter().flatten()
+}
+
+/// First the events, then the rest.
+fn commit_events_first(substrate: &dyn Substrate, change: &Change) -> Result<Verdict> {
+    let (mut first, mut second) = (change.clone(), change.clone());
+    first.writes.retain(|table, _| *table == EVENTS);
+    first.appends.clear();
+    second.writes.remove(&EVENTS);
+    second.base = None;
+    match substrate.commit(&first)? {
+        Verdict::Committed(_) => substrate.commit(&second),
+        conflict @ Verdict::Conflict(_) => Ok(conflict),
+    }
 }
 
 /// Forgets that the messages and their lease must still be there.

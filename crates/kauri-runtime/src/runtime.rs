@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kauri_wire::{Flags, InboxKey, Key, Message, SchemaVersion, Seq, TimerKey, Timestamp, WorkerId};
+use kauri_wire::{Flags, InboxKey, Key, Message, RunId, SchemaVersion, Seq, TimerKey, Timestamp, WorkerId};
 
 use crate::atomic::{Atomic, BlockLimits, Setting, Wish};
 use crate::error::{Conflict, Error, Result};
@@ -43,7 +43,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The seed of the runtime's chance, used for jitter alone.
+    /// The seed of the runtime's chance: of jitter, and of the ids of runs. Give it randomness where runs of several stores meet.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -107,7 +107,8 @@ impl Builder {
         self
     }
 
-    /// Looks at the tables and the schema marker, begins an incarnation, and runs.
+    /// Looks at the tables and the schema marker, begins an incarnation, ends the [runs](crate::run) that an earlier one left without
+    /// a driver, and runs.
     ///
     /// # Errors
     /// `Layout`, `NoSchema`, `OtherSchema`, `BadMarker`, or what the substrate says. Nothing runs then.
@@ -138,7 +139,9 @@ impl Builder {
             #[cfg(feature = "planted")]
             planted: self.planted,
         };
-        Ok(Runtime { shared: Arc::new(shared) })
+        let runtime = Runtime { shared: Arc::new(shared) };
+        runtime.runs().recover()?;
+        Ok(runtime)
     }
 }
 
@@ -498,6 +501,18 @@ impl Shared {
     pub(crate) fn wait_after(&self, policy: &Policy, failures: u32) -> std::time::Duration {
         let most = policy.wait_after(failures);
         self.chance.lock().unwrap_or_else(PoisonError::into_inner).jitter(most)
+    }
+
+    /// A wait of which a part is chance.
+    pub(crate) fn jitter(&self, most: std::time::Duration) -> std::time::Duration {
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner).jitter(most)
+    }
+
+    /// An id for a run that begins now.
+    pub(crate) fn new_run_id(&self, now: Timestamp) -> RunId {
+        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = u128::from(chance.next_u64()) << 64 | u128::from(chance.next_u64());
+        RunId::from_parts(now, std::array::from_fn(|at| bits.to_le_bytes()[at]))
     }
 
     pub(crate) fn meet(&self, conflict: &Conflict, pass: u32, worker: Option<WorkerId>) {

@@ -9,7 +9,9 @@
 //! | 4 | `timers` | due i64be (not below 0), seq u64be | message frame |
 //! | 5 | `dedupe` | `retry:` message id; `seen:` worker u64be, message id | counters; when and what was handled |
 //! | 6 | `dead_letter` | an inbox key | reason and frame |
-//! | 7, 8, 9 | `jobs`, `runs`, `events` | | kept for jobs and runs |
+//! | 7 | `jobs` | job id | what somebody asked for: [`run`](crate::run) draws this row and those of the next tables |
+//! | 8 | `runs` | run id, 16 bytes | one execution of a job |
+//! | 9 | `events` | run id, seq u64be | something the run said |
 //! | 10 | `sequences` | name of a sequence | last number used, u64le |
 //! | 11 | `urgent` | an inbox key | nothing: the message is claimed first |
 //! | 12 | `deadlines` | an inbox key | i64le: when the message is no longer wanted |
@@ -18,6 +20,10 @@
 //! | 15 | `schedules` | name | what recurs |
 //! | 16 | `schedule_due` | next slot i64be, name | nothing |
 //! | 17 | `named_leases` | any bytes | a lease that a block acquired |
+//! | 18 | `run_index` | a tag and what to find | how runs and jobs are found |
+//! | 19 | `steps` | run id, number u32be | what a step of the run recorded |
+//! | 20 | `inputs` | run id | what the run was given |
+//! | 21 | `signals` | run id, seq u64be | what the run was told and has not taken |
 
 use kauri_wire::SchemaVersion;
 
@@ -31,6 +37,9 @@ pub(crate) const LEASES: TableName = TableName::Borrowed("leases");
 pub(crate) const TIMERS: TableName = TableName::Borrowed("timers");
 pub(crate) const DEDUPE: TableName = TableName::Borrowed("dedupe");
 pub(crate) const DEAD_LETTER: TableName = TableName::Borrowed("dead_letter");
+pub(crate) const JOBS: TableName = TableName::Borrowed("jobs");
+pub(crate) const RUNS: TableName = TableName::Borrowed("runs");
+pub(crate) const EVENTS: TableName = TableName::Borrowed("events");
 pub(crate) const SEQUENCES: TableName = TableName::Borrowed("sequences");
 pub(crate) const URGENT: TableName = TableName::Borrowed("urgent");
 pub(crate) const DEADLINES: TableName = TableName::Borrowed("deadlines");
@@ -39,6 +48,10 @@ pub(crate) const DEDUPE_EXPIRY: TableName = TableName::Borrowed("dedupe_expiry")
 pub(crate) const SCHEDULES: TableName = TableName::Borrowed("schedules");
 pub(crate) const SCHEDULE_DUE: TableName = TableName::Borrowed("schedule_due");
 pub(crate) const NAMED_LEASES: TableName = TableName::Borrowed("named_leases");
+pub(crate) const RUN_INDEX: TableName = TableName::Borrowed("run_index");
+pub(crate) const STEPS: TableName = TableName::Borrowed("steps");
+pub(crate) const INPUTS: TableName = TableName::Borrowed("inputs");
+pub(crate) const SIGNALS: TableName = TableName::Borrowed("signals");
 
 /// A table of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +66,7 @@ pub struct TableSpec {
 pub const SCHEMA: SchemaVersion = SchemaVersion { major: 0, minor: 0 };
 
 /// The runtime's tables.
-pub const TABLES: [TableSpec; 18] = [
+pub const TABLES: [TableSpec; 22] = [
     TableSpec { id: 0, name: "app_state" },
     TableSpec { id: 1, name: "inbox" },
     TableSpec { id: 2, name: "outbox" },
@@ -72,6 +85,10 @@ pub const TABLES: [TableSpec; 18] = [
     TableSpec { id: 15, name: "schedules" },
     TableSpec { id: 16, name: "schedule_due" },
     TableSpec { id: 17, name: "named_leases" },
+    TableSpec { id: 18, name: "run_index" },
+    TableSpec { id: 19, name: "steps" },
+    TableSpec { id: 20, name: "inputs" },
+    TableSpec { id: 21, name: "signals" },
 ];
 
 /// Whether the runtime writes to this table, and blocks do not.
@@ -145,15 +162,15 @@ mod tests {
     #[test]
     fn tables_are_contiguous_and_begin_with_app_state() {
         check(|_| {}, None);
-        check(|tables| tables.push(TableSpec { id: 18, name: "mine" }), None);
+        check(|tables| tables.push(TableSpec { id: 22, name: "mine" }), None);
         check(Vec::clear, Some(&LayoutFault::NoAppState));
         check(|tables| tables[0].name = "state", Some(&LayoutFault::NoAppState));
         check(|tables| tables.retain(|table| table.id != 3), Some(&LayoutFault::Gap { expected: 3, found: 4 }));
         check(
-            |tables| tables.push(TableSpec { id: 20, name: "mine" }),
-            Some(&LayoutFault::Gap { expected: 18, found: 20 }),
+            |tables| tables.push(TableSpec { id: 24, name: "mine" }),
+            Some(&LayoutFault::Gap { expected: 22, found: 24 }),
         );
-        check(|tables| tables.push(TableSpec { id: 18, name: "inbox" }), Some(&LayoutFault::Twice("inbox")));
+        check(|tables| tables.push(TableSpec { id: 22, name: "inbox" }), Some(&LayoutFault::Twice("inbox")));
         check(|tables| tables[2].name = "outbound", Some(&LayoutFault::Missing("outbox")));
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn run(
     let depth = block.depth();
     block.enter();
     let result = catch_unwind(AssertUnwindSafe(|| handler.handle(block, message)))
-        .unwrap_or_else(|panic| Err(Failure::Fatal(panic_words(&*panic))));
+        .unwrap_or_else(|panic| Err(Failure::Fatal(panic_words("the handler", &*panic))));
     let result = result.and_then(|()| Ok(conclude(block, policy, message)?));
     match result {
         Ok(()) => {
@@ -99,9 +99,9 @@ pub(crate) fn run(
     }
 }
 
-fn panic_words(panic: &(dyn Any + Send)) -> Box<str> {
+pub(crate) fn panic_words(who: &str, panic: &(dyn Any + Send)) -> Box<str> {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("without a word")).into()
+    format!("{who} panicked: {}", text.unwrap_or("without a word")).into()
 }
 
 /// Whether the message's id was handled before: with the same payload, or with another.

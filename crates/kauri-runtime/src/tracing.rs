@@ -42,6 +42,12 @@ impl Observer for Tracing {
             }
             Observation::WorkerError { worker, error } => error!(worker = worker.0, %error, "worker cannot go on"),
             Observation::Delivered { seq } => debug!(seq = seq.0, "outbox row delivered"),
+            Observation::RunEnded { run } => {
+                let (run_id, job_id, class) = (run.id, run.job.as_str(), &*run.class);
+                let parent_run_id = run.parent().map(tracing::field::display);
+                let (attempt, state, events) = (run.attempt(), run.state, run.events);
+                info!(%run_id, job_id, class, parent_run_id, attempt, outcome = %state, events, "run ended or waits");
+            }
             Observation::Swept { rows } => debug!(rows, "ids forgotten"),
         }
     }

@@ -16,6 +16,7 @@ use crate::lease::{Lease, encode_row, row_key};
 use crate::metrics::Counter;
 use crate::observe::{Observation, StepEnd};
 use crate::policy::Policy;
+use crate::run::Drive;
 use crate::runtime::Runtime;
 use crate::schema::{INBOX, LEASES};
 use crate::step::{self, Disposal, Outcome, Pass};
@@ -59,12 +60,12 @@ pub enum Rest {
 ///
 /// Made by [`Runtime::worker`]; driven by [`tick`](Self::tick) or by a [`Pool`](crate::Pool).
 pub struct Worker {
-    runtime: Runtime,
-    id: WorkerId,
+    pub(crate) runtime: Runtime,
+    pub(crate) id: WorkerId,
     /// This instance, in leases.
-    owner: u64,
-    handler: Box<dyn Handler>,
-    policy: Policy,
+    pub(crate) owner: u64,
+    pub(crate) work: Work,
+    pub(crate) policy: Policy,
     held: Vec<Claimed>,
     /// The lease on what is held.
     lease: Option<Held>,
@@ -72,9 +73,17 @@ pub struct Worker {
     is_shared: bool,
     signal: Arc<Signal>,
     stop: Arc<AtomicBool>,
-    wake_at: Option<Mono>,
+    pub(crate) wake_at: Option<Mono>,
     next_sweep: Mono,
     last_error: Option<Error>,
+}
+
+/// What is done with messages.
+pub(crate) enum Work {
+    /// Each is handled in a block.
+    Handle(Box<dyn Handler>),
+    /// Each drives a run.
+    Drive(Box<dyn Drive>),
 }
 
 /// Why a step has failed that met a conflict in every pass.
@@ -91,12 +100,16 @@ impl Runtime {
 
     /// A worker for this inbox, with a policy of its own.
     pub fn worker_with(&self, id: WorkerId, policy: Policy, handler: impl Handler + 'static) -> Worker {
+        self.worker_doing(id, policy, Work::Handle(Box::new(handler)))
+    }
+
+    pub(crate) fn worker_doing(&self, id: WorkerId, policy: Policy, work: Work) -> Worker {
         self.shared.flow().join(id);
         Worker {
             runtime: self.clone(),
             id,
             owner: self.shared.next_owner(),
-            handler: Box::new(handler),
+            work,
             policy: policy.sane(),
             held: Vec::new(),
             lease: None,
@@ -286,6 +299,9 @@ impl Worker {
 
     fn handle_inbox(&mut self) -> Result<Tick> {
         self.is_shared |= self.runtime.shared.flow().instances(self.id) > 1;
+        if matches!(self.work, Work::Drive(_)) {
+            return self.drive_inbox();
+        }
         if self.held.is_empty() {
             match self.claim()? {
                 Rest::More => {}
@@ -323,7 +339,7 @@ impl Worker {
     }
 
     /// What to claim next, besides what is held, and the lease on it.
-    fn search(&self, rows: &dyn Rows) -> Result<(Found, Lease)> {
+    pub(crate) fn search(&self, rows: &dyn Rows) -> Result<(Found, Lease)> {
         let shared = &self.runtime.shared;
         let (worker, owner, policy, now) = (self.id, self.owner, &self.policy, shared.clock.now());
         let search = Search { shared, worker, owner, policy, now, held: &self.held };
@@ -345,7 +361,7 @@ impl Worker {
     }
 
     /// Its work on a message is over; on the message's concurrency key too, unless another it has is of that key.
-    fn leave(&self, claimed: &Claimed) {
+    pub(crate) fn leave(&self, claimed: &Claimed) {
         let shared = &self.runtime.shared;
         if self.is_shared || claimed.flow_key.is_some() {
             let is_key = |key: &&Vec<u8>| {
@@ -512,10 +528,11 @@ impl Worker {
         let began = shared.mono();
         let mut before = began;
         let mut passes = Vec::with_capacity(size);
+        let Work::Handle(handler) = &mut self.work else { unreachable!("whoever drives runs holds no messages") };
         for claimed in &self.held[..size] {
             let (outcome, writes) = match is_last {
                 true => (Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true }, None),
-                false => step::run(&shared, &self.policy, &mut *self.handler, block, claimed)?,
+                false => step::run(&shared, &self.policy, &mut **handler, block, claimed)?,
             };
             let now = shared.mono();
             passes.push(Pass { outcome, took: now.since(before), writes });

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use kauri_sim::{CrashPath, Explorer, Rng, StoreTrial, Twin, TwinShape, WorldTrial};
+use kauri_sim::{CrashPath, Explorer, Rng, RunTrial, StoreTrial, Twin, TwinShape, WorldTrial};
 
 #[derive(Parser)]
 #[command(name = "kauri-sim", about = "Crashes Kauri in every way there is")]
@@ -40,6 +40,18 @@ enum Command {
         #[arg(long, default_value_t = 1, conflicts_with = "seed")]
         minutes: u64,
         /// Only this one, and a shorter story of it if it fails
+        #[arg(long)]
+        seed: Option<u64>,
+        /// The first of many
+        #[arg(long, default_value_t = 1_000_000)]
+        first: u64,
+    },
+    /// Run worlds of jobs under every fault, one seed after the other
+    Runs {
+        /// For how long
+        #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+        minutes: u64,
+        /// Only this one
         #[arg(long)]
         seed: Option<u64>,
         /// The first of many
@@ -80,6 +92,8 @@ fn main() -> ExitCode {
         Command::Crash { minutes, seed, points } => crash(Duration::from_secs(60 * minutes), seed, points),
         Command::World { seed: Some(seed), .. } => world(seed),
         Command::World { minutes, first, .. } => worlds(Duration::from_secs(60 * minutes), first),
+        Command::Runs { seed: Some(seed), .. } => runs(Duration::ZERO, seed),
+        Command::Runs { minutes, first, .. } => runs(Duration::from_secs(60 * minutes), first),
         Command::Replay { seed, path } => match Explorer::new(seed).replay(&trial(seed), &path) {
             Ok(()) => {
                 println!("survived");
@@ -125,6 +139,26 @@ fn worlds(limit: Duration, first: u64) -> ExitCode {
     }
     println!("{} worlds, {lives} lives", seed - first);
     ExitCode::SUCCESS
+}
+
+/// Worlds of jobs; at least one.
+fn runs(limit: Duration, first: u64) -> ExitCode {
+    let began = Instant::now();
+    let (mut seed, mut lives) = (first, 0);
+    loop {
+        match RunTrial::new(seed).run() {
+            Ok(story) => lives += story.lives,
+            Err(what) => {
+                println!("{what}\nagain: cargo run --release -p kauri-sim -- runs --seed {seed}");
+                return ExitCode::FAILURE;
+            }
+        }
+        seed += 1;
+        if began.elapsed() >= limit {
+            println!("{} worlds, {lives} lives", seed - first);
+            return ExitCode::SUCCESS;
+        }
+    }
 }
 
 fn crash(limit: Duration, first: u64, points: u64) -> ExitCode {

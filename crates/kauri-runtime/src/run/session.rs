@@ -18,7 +18,8 @@ use kauri_wire::run::{ArtifactChunk, Envelope, Event, FileWrite, RunFrame, RunRe
 
 use super::artifact::ARTIFACT_BYTES_MAX;
 use super::contract::Contract;
-use super::script::{Outcome, Terminal};
+use super::outcome::Outcome;
+use super::script::Terminal;
 
 /// How many artifacts may be on their way at once.
 pub const OPEN_ARTIFACTS_MAX: usize = 256;
@@ -177,7 +178,7 @@ impl std::error::Error for Refusal {}
 
 /// How the executor's process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exit {
+pub enum ProcessExit {
     /// By itself, with this code.
     Code(i32),
     /// By a signal, or nobody knows.
@@ -204,8 +205,7 @@ pub struct SessionEnd {
 /// A session: what may come next.
 ///
 /// ```
-/// use kauri_runtime::run::script::Outcome;
-/// use kauri_runtime::run::{Contract, Exit, Heard, Pipe, Refusal, Session, SessionOf};
+/// use kauri_runtime::run::{Outcome, Contract, ProcessExit, Heard, Pipe, Refusal, Session, SessionOf};
 /// # use kauri_wire::pack::Map;
 /// # use kauri_wire::run::{Envelope, EventType, RunFrame};
 /// # let done = RunFrame::Event(Envelope {
@@ -223,7 +223,7 @@ pub struct SessionEnd {
 ///     assert!(matches!(session.hear(frame), Ok(Heard::Event(..))));
 /// }
 /// assert_eq!(session.hear(Ok(done)), Err(Refusal::AfterTerminal));
-/// let end = session.end(pipe.rest(), Exit::Code(0));
+/// let end = session.end(pipe.rest(), ProcessExit::Code(0));
 /// assert_eq!((end.outcome, end.last_seq, end.refused), (Outcome::Success { skipped: false }, 1, 1));
 /// # Ok::<(), kauri_wire::WireError>(())
 /// ```
@@ -289,16 +289,16 @@ impl Session {
     ///
     /// The terminal event decides, whatever came after it. Without one, a result and an exit code that agree do; else the executor has crashed.
     #[must_use]
-    pub fn end(mut self, rest: usize, exit: Exit) -> SessionEnd {
+    pub fn end(mut self, rest: usize, exit: ProcessExit) -> SessionEnd {
         if rest > 0 && self.ended.is_none() && self.fault.is_none() {
             self.fault = Some(Refusal::CutOff { bytes: rest });
         }
         let claimed = match (self.result, exit) {
-            (Some(RunStatus::Completed), Exit::Code(0)) => Outcome::Success { skipped: false },
-            (Some(RunStatus::Error), Exit::Code(1)) => Outcome::ScriptError,
+            (Some(RunStatus::Completed), ProcessExit::Code(0)) => Outcome::Success { skipped: false },
+            (Some(RunStatus::Error), ProcessExit::Code(1)) => Outcome::ScriptError,
             _ => Outcome::ExecutorCrash,
         };
-        let is_well = |code| self.fault.is_none() && exit == Exit::Code(code);
+        let is_well = |code| self.fault.is_none() && exit == ProcessExit::Code(code);
         let (outcome, is_disputed) = match (self.ended, &self.fault) {
             // Whatever comes after the end changes nothing.
             (Some((Terminal::Complete, skipped)), _) => (Outcome::Success { skipped }, !is_well(0)),

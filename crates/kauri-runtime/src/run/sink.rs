@@ -1,4 +1,4 @@
-//! Where a run's events go: the seam between what a script says and what the store keeps.
+//! Where a run's events go: the seam between whatever runs a script and the store that keeps what it said.
 
 use std::fmt;
 
@@ -25,40 +25,41 @@ pub trait EventSink: Send {
     /// Appends events, all or none, and returns when they are committed. Sequence numbers are given here, contiguous from 1.
     ///
     /// # Errors
-    /// If none of them was appended.
+    /// Says why none of them was appended. After `Failed` nobody knows: the run ends, or is taken over, and whoever goes on reads
+    /// what there is.
     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError>;
 }
 
-/// An event that has no place in its run yet.
+/// An event that has no place yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventDraft {
     /// What kind of event it is.
     pub kind: EventType,
     /// When it was said, in milliseconds since the Unix epoch.
     pub ts: i64,
-    /// What it says: a MessagePack map, known to be one of its kind.
+    /// What it says: a MessagePack map that is a payload of its kind.
     pub payload: Vec<u8>,
 }
 
-/// Where appended events stand.
+/// The places that events got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
-    /// The place of the first.
+    /// Of the first.
     pub first_seq: u64,
-    /// The place of the last.
+    /// Of the last; one less than `first_seq` if there were none.
     pub last_seq: u64,
 }
 
 /// Why events were not appended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SinkError {
-    /// The run has ended.
+    /// The run has ended. The events are refused, and counted.
     Sealed,
-    /// The run was cancelled.
+    /// The run is to be cancelled, or its time is over: whoever runs it stops.
     Cancelled,
-    /// Somebody else has the run now.
+    /// The lease is somebody else's: whatever is still done for the run here counts for nothing.
     Lost,
-    /// They could not be kept.
+    /// Something else failed, and this says what.
     Failed(String),
 }
 
@@ -66,9 +67,9 @@ impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sealed => f.write_str("expected a run that goes on, found one that has ended"),
-            Self::Cancelled => f.write_str("the run was cancelled"),
-            Self::Lost => f.write_str("somebody else has the run now"),
-            Self::Failed(why) => write!(f, "events could not be kept: {why}"),
+            Self::Cancelled => f.write_str("the run is to be cancelled, or its time is over"),
+            Self::Lost => f.write_str("the run is driven by somebody else now"),
+            Self::Failed(why) => f.write_str(why),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{
-    Cancel, Context, Held, Hook, Hooks, Outcome, Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script,
-    ScriptError, Stop, Terminal, TerminalSignal, execute,
+    Cancel, Context, Held, Hook, Hooks, Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError,
+    Stop, Terminal, TerminalSignal, execute,
 };
-use kauri_runtime::run::{Appended, EventDraft, EventSink, SinkError};
+use kauri_runtime::run::{Appended, EventDraft, EventSink, Outcome, SinkError};
 use kauri_runtime::testing::VirtualClock;
 use kauri_wire::pack::Map;
 use kauri_wire::run::EventType;
@@ -515,8 +515,8 @@ fn go(tree: Tree) -> (Report, Vec<EventType>, Stage) {
     }
     let mut sealed = Vec::new();
     let mut executor = Rust::inline(actor.clone());
-    let report = execute(plan, &mut executor, Box::new(actor.clone()), |ending| {
-        sealed.push(ending.terminal.kind);
+    let report = execute(plan, &mut executor, Box::new(actor.clone()), |verdict| {
+        sealed.push(verdict.terminal.kind);
         Ok(())
     });
     drop(executor);
@@ -536,8 +536,8 @@ fn check(report: &Report, sealed: &[EventType], stage: &Stage) {
     let found = Expected {
         calls: stage.calls.clone(),
         heard: stage.heard.clone(),
-        outcome: report.ending.as_ref().map(|ending| ending.outcome),
-        said_by: report.ending.as_ref().and_then(|ending| ending.said_by),
+        outcome: report.verdict.as_ref().map(|verdict| verdict.outcome),
+        said_by: report.verdict.as_ref().and_then(|verdict| verdict.said_by),
         swallowed: report.swallowed.iter().map(|swallowed| swallowed.phase).collect(),
         signal,
     };
@@ -566,7 +566,7 @@ fn every_path_through_a_run_goes_as_the_contract_says() {
         let (report, sealed, stage) = go(tree);
         check(&report, &sealed, &stage);
         paths += 1;
-        *outcomes.entry(report.ending.map_or("lost", |ending| ending.outcome.as_str())).or_insert(0_u64) += 1;
+        *outcomes.entry(report.verdict.map_or("lost", |verdict| verdict.outcome.as_str())).or_insert(0_u64) += 1;
         tree = stage.tree;
         if !tree.advance() {
             break;

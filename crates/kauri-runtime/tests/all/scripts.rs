@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
 use kauri_runtime::run::script::{
-    Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Ending, Executor, Held, Hook, Hooks, LoadError, Outcome,
-    Phase, Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, execute,
+    Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Executor, Held, Hook, Hooks, LoadError, Phase, Plan,
+    Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, Verdict, execute,
 };
-use kauri_runtime::run::{Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, SinkError};
+use kauri_runtime::run::{
+    Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, Outcome, SinkError,
+};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Clock, Now};
 use kauri_wire::pack::{Map, MapBuf, Value as Pack};
@@ -129,16 +131,16 @@ struct Ran {
 }
 
 impl Ran {
-    fn ending(&self) -> &Ending {
-        self.report.ending.as_ref().unwrap()
+    fn verdict(&self) -> &Verdict {
+        self.report.verdict.as_ref().unwrap()
     }
 
     fn outcome(&self) -> Outcome {
-        self.ending().outcome
+        self.verdict().outcome
     }
 
     fn terminal(&self) -> String {
-        shown(&self.ending().terminal)
+        shown(&self.verdict().terminal)
     }
 }
 
@@ -181,7 +183,7 @@ fn skipped_run_is_a_visible_success_and_nothing_else_is_called_or_acquired() {
         let ran = run(plan(Value::Null).resource(Unavailable), script);
         assert_eq!(ran.outcome(), Outcome::Success { skipped: true });
         assert_eq!(ran.called, ["prepare"]);
-        assert_eq!((ran.ending().terminal.kind, ran.terminal()), (EventType::RunComplete, summary.to_owned()));
+        assert_eq!((ran.verdict().terminal.kind, ran.terminal()), (EventType::RunComplete, summary.to_owned()));
         assert!(ran.kept.kinds().is_empty());
     }
 }
@@ -202,11 +204,11 @@ fn failing_prepare_or_resource_is_an_executors_crash_without_cleanup() {
     let ran = run(plan(Value::Null), script);
     assert_eq!((ran.outcome(), &ran.called[..]), (Outcome::ExecutorCrash, &["prepare"][..]));
     let expected = "{Str(\"error_type\"): Str(\"executor_crash\"), Str(\"message\"): Str(\"bad job\")}";
-    assert_eq!((ran.ending().terminal.kind, ran.terminal()), (EventType::RunError, expected.to_owned()));
+    assert_eq!((ran.verdict().terminal.kind, ran.terminal()), (EventType::RunError, expected.to_owned()));
 
     let ran = run(plan(Value::Null).resource(Unavailable), Parts::new(|_| Ok(())));
     assert_eq!((ran.outcome(), &ran.called[..]), (Outcome::ExecutorCrash, &["prepare"][..]));
-    assert_eq!(ran.ending().error.as_ref().unwrap().message, "there is no browser");
+    assert_eq!(ran.verdict().error.as_ref().unwrap().message, "there is no browser");
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn script_without_hooks_runs_as_if_there_were_none() {
     }
     let kept = Kept::default();
     let report = execute(plan(Value::Null), &mut Rust::inline(Plain), Box::new(kept.clone()), |_| Ok(()));
-    assert_eq!(report.ending.unwrap().outcome, SUCCESS);
+    assert_eq!(report.verdict.unwrap().outcome, SUCCESS);
     assert_eq!(kept.kinds(), [EventType::Checkpoint]);
 }
 
@@ -244,7 +246,7 @@ fn on_error_recovers_by_saying_run_complete() {
         Ok(cx.emit().run_complete(Some(summary.view()))?)
     }));
     let ran = run(plan(Value::Null), script);
-    assert_eq!((ran.outcome(), ran.ending().said_by), (SUCCESS, Some(Phase::OnError)));
+    assert_eq!((ran.outcome(), ran.verdict().said_by), (SUCCESS, Some(Phase::OnError)));
     assert!(ran.report.is_recovered() && !ran.called.contains(&"before_terminal"));
     assert!(ran.terminal().contains("recovered"));
 }
@@ -258,8 +260,8 @@ fn before_terminal_may_say_something_and_vetoes_by_saying_run_error() {
         Ok(cx.emit().run_error(&ScriptError::new("half of it is missing").of_type("incomplete"))?)
     }));
     let ran = run(plan(Value::Null), script);
-    assert_eq!((ran.outcome(), ran.ending().said_by), (Outcome::ScriptError, Some(Phase::BeforeTerminal)));
-    assert_eq!(ran.ending().error.as_ref().unwrap().to_string(), "incomplete: half of it is missing");
+    assert_eq!((ran.outcome(), ran.verdict().said_by), (Outcome::ScriptError, Some(Phase::BeforeTerminal)));
+    assert_eq!(ran.verdict().error.as_ref().unwrap().to_string(), "incomplete: half of it is missing");
     assert_eq!(ran.kept.kinds(), [EventType::Log]);
 }
 
@@ -349,7 +351,7 @@ fn every_emitter_makes_the_event_that_it_is_called_after() {
     let ran = run(plan(Value::Null).files(Files::new(artifacts.clone())), script);
     assert_eq!(ran.outcome(), SUCCESS);
     let mut kinds = ran.kept.kinds();
-    kinds.push(ran.ending().terminal.kind);
+    kinds.push(ran.verdict().terminal.kind);
     let all: Vec<EventType> = EventType::ALL.iter().copied().filter(|kind| *kind != EventType::RunError).collect();
     assert_eq!(kinds, all);
 
@@ -384,7 +386,7 @@ fn deadlines_cut_the_script_the_hooks_and_the_run_as_a_whole() {
         (Outcome::TimedOut, seconds(10), seconds(3))
     );
     assert_eq!(ran.called, ["prepare", "before_run", "run", "cleanup"]);
-    assert_eq!(ran.ending().error.as_ref().unwrap().message, "run: its time was over");
+    assert_eq!(ran.verdict().error.as_ref().unwrap().message, "run: its time was over");
     assert_eq!(ran.report.swallowed[0].phase, Phase::Cleanup);
 
     let mut script = Parts::new(hang);
@@ -403,7 +405,7 @@ fn cancelled_run_is_cleaned_up() {
         Ok(cx.stop().check()?)
     });
     let ran = run(plan(Value::Null).cancel(cancel), script);
-    assert_eq!((ran.outcome(), ran.ending().terminal.kind), (Outcome::Cancelled, EventType::RunError));
+    assert_eq!((ran.outcome(), ran.verdict().terminal.kind), (Outcome::Cancelled, EventType::RunError));
     assert_eq!(ran.called, ["prepare", "before_run", "run", "cleanup"]);
 }
 
@@ -457,7 +459,7 @@ fn executor_that_is_gone_is_not_called_again_and_the_resource_is_released() {
         let mut executor = Failing { load: Ok(hooks), panics };
         let plan = plan(Value::Null).resource(counter.clone());
         let report = execute(plan, &mut executor, Box::<Kept>::default(), |_| Ok(()));
-        assert_eq!(report.ending.unwrap().outcome, Outcome::ExecutorCrash);
+        assert_eq!(report.verdict.unwrap().outcome, Outcome::ExecutorCrash);
         assert_eq!(*counter.0.lock().unwrap(), 0);
     }
 }
@@ -472,8 +474,8 @@ fn script_that_cannot_be_loaded_is_told_in_one_way() {
     ] {
         let mut executor = Failing { load: Err(error), panics: false };
         let report = execute(plan(Value::Null), &mut executor, Box::<Kept>::default(), |_| Ok(()));
-        let ending = report.ending.unwrap();
-        assert_eq!((ending.outcome, ending.error.unwrap().message.as_str()), (outcome, words));
+        let verdict = report.verdict.unwrap();
+        assert_eq!((verdict.outcome, verdict.error.unwrap().message.as_str()), (outcome, words));
     }
     assert!(Hooks::from_exports([("prepare", true)]).is_err(), "a script has a function");
 }
@@ -533,7 +535,7 @@ fn script_that_hangs_is_left_alone_and_whatever_it_says_later_is_refused() {
     clock.advance(Duration::from_hours(1));
     cancel.wake();
     let report = report.recv().unwrap();
-    assert_eq!((report.ending.unwrap().outcome, report.left_alone), (Outcome::TimedOut, 1));
+    assert_eq!((report.verdict.unwrap().outcome, report.left_alone), (Outcome::TimedOut, 1));
     assert_eq!(*called.lock().unwrap(), ["prepare", "before_run", "run", "cleanup"]);
     go.send(()).unwrap();
     assert_eq!(hears.recv().unwrap(), "nothing more can be said: the call did not stop and was left alone");
@@ -555,7 +557,7 @@ fn cancelled_script_that_hangs_is_left_alone() {
     has_begun.recv().unwrap();
     cancel.cancel();
     let report = report.recv().unwrap();
-    assert_eq!((report.ending.unwrap().outcome, report.left_alone), (Outcome::Cancelled, 1));
+    assert_eq!((report.verdict.unwrap().outcome, report.left_alone), (Outcome::Cancelled, 1));
     drop(go);
 }
 
@@ -609,7 +611,7 @@ fn sleeping_script_is_woken_when_its_run_is_cancelled() {
     has_begun.recv().unwrap();
     cancel.cancel();
     let report = report.recv().unwrap();
-    assert_eq!((report.ending.unwrap().outcome, report.left_alone), (Outcome::Cancelled, 0));
+    assert_eq!((report.verdict.unwrap().outcome, report.left_alone), (Outcome::Cancelled, 0));
 }
 
 #[test]
@@ -623,7 +625,7 @@ fn resource_that_comes_too_late_is_released_by_whoever_brings_it() {
     has_begun.recv().unwrap();
     clock.advance(Duration::from_secs(30));
     cancel.wake();
-    assert_eq!(report.recv().unwrap().ending.unwrap().outcome, Outcome::TimedOut);
+    assert_eq!(report.recv().unwrap().verdict.unwrap().outcome, Outcome::TimedOut);
     go.send(()).unwrap();
     is_released.recv().unwrap();
     assert!(is_released.recv().is_err(), "once");
@@ -635,7 +637,7 @@ fn threads_of_a_crew_are_used_again() {
     for _ in 0..20 {
         let (kept, script) = (Kept::default(), Parts::new(|cx| Ok(cx.emit().checkpoint("c", None)?)));
         let report = execute(plan(Value::Null), &mut Rust::on(&crew, script), Box::new(kept.clone()), |_| Ok(()));
-        assert_eq!((report.ending.unwrap().outcome, kept.kinds().len()), (SUCCESS, 1));
+        assert_eq!((report.verdict.unwrap().outcome, kept.kinds().len()), (SUCCESS, 1));
     }
     assert_eq!(crew.idle(), 1);
 }
@@ -685,7 +687,7 @@ fn events_of_a_sleeping_script_are_committed_when_their_time_comes() {
     let plan = Plan::new(run_id(), Value::Null, Arc::new(clock)).ingestion(ingestion);
     let kept = Kept { told: Some(told), ..Kept::default() };
     let report = execute(plan, &mut Rust::inline(script), Box::new(kept), |_| Ok(()));
-    assert_eq!((report.ending.unwrap().outcome, commits.try_iter().collect::<Vec<_>>()), (SUCCESS, vec![1]));
+    assert_eq!((report.verdict.unwrap().outcome, commits.try_iter().collect::<Vec<_>>()), (SUCCESS, vec![1]));
 }
 
 #[test]

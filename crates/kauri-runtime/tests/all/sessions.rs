@@ -1,8 +1,10 @@
 //! What executors say, held against the contract: real and synthetic captures, and everything that can be wrong with them.
 
-use kauri_runtime::run::script::{Outcome, Terminal};
+use kauri_runtime::run::Outcome;
+use kauri_runtime::run::script::Terminal;
 use kauri_runtime::run::{
-    ARTIFACT_ID_BYTES_MAX, Contract, Exit, Heard, OPEN_ARTIFACTS_MAX, Pipe, Refusal, Session, SessionEnd, SessionOf,
+    ARTIFACT_ID_BYTES_MAX, Contract, Heard, OPEN_ARTIFACTS_MAX, Pipe, ProcessExit, Refusal, Session, SessionEnd,
+    SessionOf,
 };
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{
@@ -34,7 +36,7 @@ struct Listened {
 }
 
 /// A session that hears these bytes in pieces of this size, from an executor that says how it ended.
-fn listen(of: SessionOf, bytes: &[u8], piece: usize, exit: Exit) -> Listened {
+fn listen(of: SessionOf, bytes: &[u8], piece: usize, exit: ProcessExit) -> Listened {
     let (mut session, mut pipe) = (Session::new(of), Pipe::default());
     let (mut taken, mut refusal) = (Vec::new(), None);
     for piece in bytes.chunks(piece) {
@@ -67,7 +69,7 @@ fn name(heard: &Heard<'_>) -> String {
     }
 }
 
-fn accepts(of: &SessionOf, bytes: &[u8], taken: &[&str], exit: Exit, outcome: Outcome) {
+fn accepts(of: &SessionOf, bytes: &[u8], taken: &[&str], exit: ProcessExit, outcome: Outcome) {
     for piece in [1, 7, 100, bytes.len()] {
         let heard = listen(of.clone(), bytes, piece, exit);
         assert_eq!(heard.refusal, None);
@@ -78,7 +80,7 @@ fn accepts(of: &SessionOf, bytes: &[u8], taken: &[&str], exit: Exit, outcome: Ou
 
 fn refuses(of: &SessionOf, bytes: &[u8], taken: usize, refusal: &Refusal, outcome: Outcome) {
     for piece in [1, 7, 100, bytes.len()] {
-        let heard = listen(of.clone(), bytes, piece, Exit::Code(0));
+        let heard = listen(of.clone(), bytes, piece, ProcessExit::Code(0));
         assert_eq!(heard.refusal.as_ref(), Some(refusal));
         assert_eq!((heard.taken.len(), heard.end.outcome), (taken, outcome));
     }
@@ -87,12 +89,12 @@ fn refuses(of: &SessionOf, bytes: &[u8], taken: usize, refusal: &Refusal, outcom
 #[test]
 fn captured_frames_are_accepted_in_the_sessions_they_belong_to() {
     let ours = |last_seq| of("run-fixture-001", last_seq);
-    let (ok, killed, crash) = (Exit::Code(0), Exit::Killed, Outcome::ExecutorCrash);
+    let (ok, killed, crash) = (ProcessExit::Code(0), ProcessExit::Killed, Outcome::ExecutorCrash);
     accepts(&ours(0), ITEM, &["1 item"], killed, crash);
     accepts(&ours(1), LOG, &["2 log"], killed, crash);
     accepts(&ours(2), COMPLETE, &["3 run_complete"], ok, SUCCESS);
     accepts(&ours(0), &[ITEM, LOG, COMPLETE].concat(), &["1 item", "2 log", "3 run_complete"], ok, SUCCESS);
-    accepts(&of("run-fixture-002", 0), ERROR, &["1 run_error"], Exit::Code(1), Outcome::ScriptError);
+    accepts(&of("run-fixture-002", 0), ERROR, &["1 run_error"], ProcessExit::Code(1), Outcome::ScriptError);
     accepts(&of("run-seq-001", 0), SEQUENCE, &["1 item", "2 log", "3 run_complete"], ok, SUCCESS);
     let real = ["1 item", "2 log", "chunk 1", "3 artifact", "4 item", "5 run_complete"];
     accepts(&of("run-e2e-fixture-001", 0), REAL, &real, ok, SUCCESS);
@@ -124,7 +126,7 @@ fn chunks_of_another_size_than_their_event_says_are_refused() {
 fn event_after_a_terminal_event_is_refused_and_counted_and_changes_nothing() {
     let bytes = [ITEM, LOG, COMPLETE, ARTIFACT, ITEM, CHUNK].concat();
     refuses(&of("run-fixture-001", 0), &bytes, 3, &Refusal::AfterTerminal, SUCCESS);
-    let heard = listen(of("run-fixture-001", 0), &bytes, 50, Exit::Code(0));
+    let heard = listen(of("run-fixture-001", 0), &bytes, 50, ProcessExit::Code(0));
     assert_eq!((heard.end.refused, heard.end.last_seq, heard.end.fault), (3, 3, None));
 }
 
@@ -161,7 +163,7 @@ fn another_major_version_or_a_newer_minor_one_is_a_mismatch() {
         refuses(&ours, &[ITEM, LOG].concat(), 0, &refusal, Outcome::VersionMismatch);
     }
     let newer = SessionOf { contract: Contract { major: 0, minor: 13 }, ..of("run-fixture-001", 0) };
-    accepts(&newer, ITEM, &["1 item"], Exit::Killed, Outcome::ExecutorCrash);
+    accepts(&newer, ITEM, &["1 item"], ProcessExit::Killed, Outcome::ExecutorCrash);
     let strange = bytes(&[event(1, "latest", &Event::RotateProxy { reason: None })]);
     let refusal = Refusal::Version { expected: Contract::OURS, found: "latest".to_owned() };
     refuses(&of("r", 0), &strange, 0, &refusal, Outcome::VersionMismatch);
@@ -172,7 +174,7 @@ fn missing_doubled_and_swapped_frames_of_a_real_session_are_all_noticed() {
     let frames: Vec<&[u8]> = split(REAL);
     assert_eq!(frames.len(), 6);
     let check = |frames: &[&[u8]], what: &str, is_fine: bool| {
-        let heard = listen(of("run-e2e-fixture-001", 0), &frames.concat(), 64, Exit::Code(0));
+        let heard = listen(of("run-e2e-fixture-001", 0), &frames.concat(), 64, ProcessExit::Code(0));
         assert_eq!(heard.end.outcome == SUCCESS && heard.refusal.is_none(), is_fine, "{what}: {:?}", heard.refusal);
     };
     check(&frames, "as it is", true);
@@ -194,7 +196,7 @@ fn missing_doubled_and_swapped_frames_of_a_real_session_are_all_noticed() {
 
 #[test]
 fn every_cut_and_every_turned_bit_leaves_the_frames_before_it_as_they_were() {
-    let whole = listen(of("run-e2e-fixture-001", 0), REAL, REAL.len(), Exit::Code(0));
+    let whole = listen(of("run-e2e-fixture-001", 0), REAL, REAL.len(), ProcessExit::Code(0));
     let ends: Vec<usize> = split(REAL)
         .iter()
         .scan(0, |at, frame| {
@@ -205,7 +207,7 @@ fn every_cut_and_every_turned_bit_leaves_the_frames_before_it_as_they_were() {
         })
         .collect();
     for cut in 0..REAL.len() {
-        let heard = listen(of("run-e2e-fixture-001", 0), &REAL[..cut], REAL.len(), Exit::Code(0));
+        let heard = listen(of("run-e2e-fixture-001", 0), &REAL[..cut], REAL.len(), ProcessExit::Code(0));
         let count = ends.iter().filter(|end| **end <= cut).count();
         assert_eq!(heard.taken, whole.taken[..count], "cut at {cut}");
         assert_eq!(heard.end.outcome, Outcome::ExecutorCrash, "cut at {cut}");
@@ -215,7 +217,7 @@ fn every_cut_and_every_turned_bit_leaves_the_frames_before_it_as_they_were() {
     let mut damaged = REAL.to_vec();
     for bit in 0..REAL.len() * 8 {
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let heard = listen(of("run-e2e-fixture-001", 0), &damaged, REAL.len(), Exit::Code(0));
+        let heard = listen(of("run-e2e-fixture-001", 0), &damaged, REAL.len(), ProcessExit::Code(0));
         let before = ends.iter().filter(|end| **end <= bit / 8).count();
         assert_eq!(heard.taken[..before], whole.taken[..before], "bit {bit}");
         // A turned bit may change what is said, but never how often, nor in which order.
@@ -235,21 +237,21 @@ fn terminal_event_decides_and_without_one_result_and_exit_code_must_agree() {
     let failed = event(1, "0.1.0", &Event::RunError { error_type: "e", message: "", stack: None });
     let (ok, error, crash) = (result(RunStatus::Completed), result(RunStatus::Error), result(RunStatus::Crash));
     let (script, gone) = (Outcome::ScriptError, Outcome::ExecutorCrash);
-    let cases: [(&[RunFrame<'_>], Exit, Outcome, bool); 14] = [
-        (&[done, ok], Exit::Code(0), SUCCESS, false),
-        (&[done], Exit::Code(0), SUCCESS, false),
-        (&[done, ok], Exit::Killed, SUCCESS, true),
-        (&[done], Exit::Code(2), SUCCESS, true),
-        (&[skipped, ok], Exit::Code(0), Outcome::Success { skipped: true }, false),
-        (&[failed, error], Exit::Code(1), script, false),
-        (&[failed], Exit::Code(0), script, true),
-        (&[ok], Exit::Code(0), SUCCESS, false),
-        (&[error], Exit::Code(1), script, false),
-        (&[ok], Exit::Code(1), gone, false),
-        (&[error], Exit::Code(0), gone, false),
-        (&[crash], Exit::Code(2), gone, false),
-        (&[], Exit::Code(0), gone, false),
-        (&[], Exit::Killed, gone, false),
+    let cases: [(&[RunFrame<'_>], ProcessExit, Outcome, bool); 14] = [
+        (&[done, ok], ProcessExit::Code(0), SUCCESS, false),
+        (&[done], ProcessExit::Code(0), SUCCESS, false),
+        (&[done, ok], ProcessExit::Killed, SUCCESS, true),
+        (&[done], ProcessExit::Code(2), SUCCESS, true),
+        (&[skipped, ok], ProcessExit::Code(0), Outcome::Success { skipped: true }, false),
+        (&[failed, error], ProcessExit::Code(1), script, false),
+        (&[failed], ProcessExit::Code(0), script, true),
+        (&[ok], ProcessExit::Code(0), SUCCESS, false),
+        (&[error], ProcessExit::Code(1), script, false),
+        (&[ok], ProcessExit::Code(1), gone, false),
+        (&[error], ProcessExit::Code(0), gone, false),
+        (&[crash], ProcessExit::Code(2), gone, false),
+        (&[], ProcessExit::Code(0), gone, false),
+        (&[], ProcessExit::Killed, gone, false),
     ];
     for (frames, exit, outcome, is_disputed) in cases {
         let heard = listen(of("r", 0), &bytes(frames), 1 << 20, exit);
@@ -262,7 +264,7 @@ fn fault_after_the_terminal_event_is_told_and_changes_nothing() {
     let garbage = [&[0, 0, 0, 1, 0xc0][..], &[0xff; 9]].concat();
     for (terminal, outcome, code) in [(COMPLETE, SUCCESS, 0), (ERROR, Outcome::ScriptError, 1)] {
         let of = if terminal == COMPLETE { of("run-fixture-001", 2) } else { of("run-fixture-002", 0) };
-        let heard = listen(of, &[terminal, &garbage].concat(), 3, Exit::Code(code));
+        let heard = listen(of, &[terminal, &garbage].concat(), 3, ProcessExit::Code(code));
         assert!(matches!(heard.end.fault, Some(Refusal::Frame(_))), "{:?}", heard.end.fault);
         assert_eq!((heard.end.outcome, heard.end.is_disputed), (outcome, true));
     }
@@ -319,7 +321,7 @@ fn chunks_come_in_order_and_not_without_end() {
 fn numbers_of_files_grow_and_zero_wants_no_answer() {
     let file = |write_id| RunFrame::FileWrite(FileWrite { write_id, filename: "f", content_type: "t", data: b"" });
     let fine = bytes(&[file(0), file(1), file(0), file(5), file(0)]);
-    accepts(&of("r", 0), &fine, &["file f"; 5], Exit::Killed, Outcome::ExecutorCrash);
+    accepts(&of("r", 0), &fine, &["file f"; 5], ProcessExit::Killed, Outcome::ExecutorCrash);
     let refusal = Refusal::WriteOrder { expected: 6, found: 5 };
     refuses(&of("r", 0), &bytes(&[file(5), file(5)]), 1, &refusal, Outcome::ExecutorCrash);
     let done = event(1, "0.1.0", &Event::RunComplete { summary: None });
@@ -333,7 +335,7 @@ fn payload_that_is_none_of_its_type_is_refused() {
         other => panic!("expected an event, found {other:?}"),
     };
     envelope.event_type = EventType::Checkpoint;
-    let heard = listen(of("r", 0), &bytes(&[RunFrame::Event(envelope)]), 10, Exit::Code(0));
+    let heard = listen(of("r", 0), &bytes(&[RunFrame::Event(envelope)]), 10, ProcessExit::Code(0));
     assert!(matches!(heard.refusal, Some(Refusal::Frame(error)) if error.expected.starts_with("checkpoint_id")));
     let mut session = Session::new(of("r", 0));
     assert!(session.hear(Ok(event(1, "0.1.0", &Event::RunComplete { summary: None }))).is_ok());

@@ -7,6 +7,7 @@ mod disks;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;
+mod runs;
 mod store;
 mod toy;
 mod twins;

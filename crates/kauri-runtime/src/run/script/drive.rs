@@ -16,10 +16,11 @@ use super::error::ScriptError;
 use super::executor::{Call, Called, Executor, Prepared, TerminalSignal};
 use super::hook::{Hook, Hooks, LoadError};
 use super::plan::{Plan, RunInfo};
-use super::report::{Ending, Outcome, Report, Swallowed};
+use super::report::{Report, Swallowed, Verdict, outcome_of};
 use super::resource::Held;
 use super::stop::{Cause, Stop};
 use crate::run::ingest::Ingest;
+use crate::run::outcome::Outcome;
 use crate::run::sink::{EventDraft, EventSink, SinkError};
 use crate::time::Mono;
 
@@ -31,17 +32,17 @@ pub fn execute(
     plan: Plan,
     executor: &mut dyn Executor,
     sink: Box<dyn EventSink>,
-    seal: impl FnOnce(&Ending) -> Result<(), SinkError>,
+    seal: impl FnOnce(&Verdict) -> Result<(), SinkError>,
 ) -> Report {
     let mut drive = Drive::new(plan, executor, sink);
     while drive.automaton.phase() != Phase::Seal {
         drive.take_phase();
     }
-    let (ending, sealed) = drive.seal(seal);
+    let (verdict, sealed) = drive.seal(seal);
     while drive.automaton.phase() != Phase::Done {
         drive.take_phase();
     }
-    drive.report(ending, sealed)
+    drive.report(verdict, sealed)
 }
 
 struct Drive<'a> {
@@ -237,16 +238,19 @@ impl<'a> Drive<'a> {
     }
 
     /// Commits what waits, decides, and has it written down.
-    fn seal(&mut self, seal: impl FnOnce(&Ending) -> Result<(), SinkError>) -> (Option<Ending>, Result<(), SinkError>) {
+    fn seal(
+        &mut self,
+        seal: impl FnOnce(&Verdict) -> Result<(), SinkError>,
+    ) -> (Option<Verdict>, Result<(), SinkError>) {
         let begun = self.plan.clock.now().mono;
         let last = self.gate.close();
         let facts = last.facts;
-        let answer = match Outcome::of(self.automaton.decision(facts)) {
+        let answer = match outcome_of(self.automaton.decision(facts)) {
             None => (None, Err(last.refusal.unwrap_or(SinkError::Lost))),
             Some(outcome) => {
-                let ending = self.ending(outcome, last);
-                let sealed = seal(&ending);
-                (Some(ending), sealed)
+                let verdict = self.verdict(outcome, last);
+                let sealed = seal(&verdict);
+                (Some(verdict), sealed)
             }
         };
         self.phases.push((Phase::Seal, self.plan.clock.now().mono.since(begun)));
@@ -254,21 +258,21 @@ impl<'a> Drive<'a> {
         answer
     }
 
-    fn ending(&mut self, outcome: Outcome, last: Last) -> Ending {
+    fn verdict(&mut self, outcome: Outcome, last: Last) -> Verdict {
         let ts = self.plan.clock.now().wall.0;
         let own =
             |event: &Event<'_>| EventDraft::new(event, ts).expect("a terminal event of our own is short and named");
         match (outcome, last.said) {
             (Outcome::Success { skipped: false } | Outcome::ScriptError, Some(said)) => {
                 let error = (outcome == Outcome::ScriptError).then(|| error_in(&said.draft));
-                Ending { outcome, terminal: said.draft, said_by: said.by, error }
+                Verdict { outcome, terminal: said.draft, said_by: said.by, error }
             }
             (Outcome::Success { skipped }, _) => {
                 let mut summary = MapBuf::new();
                 summary.put("skipped", true);
                 summary.put_some("reason", self.skip_reason.as_deref().map(|reason| clip(reason, MESSAGE_BYTES_MAX)));
                 let terminal = own(&Event::RunComplete { summary: skipped.then(|| summary.view()) });
-                Ending { outcome, terminal, said_by: None, error: None }
+                Verdict { outcome, terminal, said_by: None, error: None }
             }
             _ => {
                 let error = match (&last.refusal, outcome) {
@@ -283,15 +287,15 @@ impl<'a> Drive<'a> {
                     message: clip(&error.message, MESSAGE_BYTES_MAX),
                     stack: error.stack.as_deref().map(|stack| clip(stack, STACK_BYTES_MAX)),
                 });
-                Ending { outcome, terminal, said_by: None, error: Some(error) }
+                Verdict { outcome, terminal, said_by: None, error: Some(error) }
             }
         }
     }
 
-    fn report(self, ending: Option<Ending>, sealed: Result<(), SinkError>) -> Report {
+    fn report(self, verdict: Option<Verdict>, sealed: Result<(), SinkError>) -> Report {
         let counts = self.gate.counts();
         Report {
-            ending,
+            verdict,
             sealed,
             swallowed: self.swallowed,
             phases: self.phases,

@@ -1,12 +1,12 @@
 //! Scripts: user code of a job, the hooks around it, and what executes them.
 //!
 //! A [`Script`] is written in Rust; others stand behind an [`Executor`]. [`execute`] takes a run through its phases in the order of the
-//! [`Automaton`], gives every call a deadline, and ends with an [`Ending`] to be sealed: an outcome and the run's terminal event.
+//! [`Automaton`], gives every call a deadline, and ends with a [`Verdict`] to be sealed: an outcome and the run's terminal event.
 //!
 //! ```
 //! # use std::sync::Arc;
-//! use kauri_runtime::run::MemorySink;
-//! use kauri_runtime::run::script::{Context, Outcome, Plan, Rust, Script, ScriptError, execute};
+//! use kauri_runtime::run::{MemorySink, Outcome};
+//! use kauri_runtime::run::script::{Context, Plan, Rust, Script, ScriptError, execute};
 //! # use kauri_runtime::testing::VirtualClock;
 //! use kauri_wire::pack::MapBuf;
 //! # use kauri_wire::{RunId, Timestamp};
@@ -28,8 +28,8 @@
 //! # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
 //! let sink = MemorySink::default();
 //! let plan = Plan::new(run_id, "twelve apples".into(), clock);
-//! let report = execute(plan, &mut Rust::inline(Count), Box::new(sink.clone()), |ending| {
-//!     assert_eq!(ending.outcome, Outcome::Success { skipped: false });
+//! let report = execute(plan, &mut Rust::inline(Count), Box::new(sink.clone()), |verdict| {
+//!     assert_eq!(verdict.outcome, Outcome::Success { skipped: false });
 //!     Ok(()) // here the store appends the terminal event and seals the run
 //! });
 //! assert!(report.sealed.is_ok() && report.swallowed.is_empty());
@@ -59,7 +59,7 @@ pub use error::ScriptError;
 pub use executor::{Call, Called, Executor, Prepared, TerminalSignal};
 pub use hook::{Hook, Hooks, LoadError};
 pub use plan::{Deadlines, Plan, RunInfo};
-pub use report::{Ending, Outcome, Report, Swallowed};
+pub use report::{Report, Swallowed, Verdict};
 pub use resource::{Held, Resource};
 pub use rust::{Rust, Script};
 pub use stop::{Cancel, Cause, Stop};

@@ -1,75 +1,31 @@
 //! How a run ended, and what is to be known about it.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::automaton::{Decision, Phase};
 use super::error::ScriptError;
 use crate::run::ingest::Tally;
+use crate::run::outcome::Outcome;
 use crate::run::sink::{EventDraft, SinkError};
 
-/// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Outcome {
-    /// It did what it was for, or found nothing to do.
-    Success {
-        /// Whether `prepare` said that there was nothing to do.
-        skipped: bool,
-    },
-    /// The script failed.
-    ScriptError,
-    /// The executor failed.
-    ExecutorCrash,
-    /// What the run said could not be kept.
-    PolicyFailure,
-    /// The script follows another contract.
-    VersionMismatch,
-    /// Somebody cancelled it.
-    Cancelled,
-    /// It took too long.
-    TimedOut,
+/// The outcome of a decision, unless the run is not ours to end.
+pub(crate) const fn outcome_of(decision: Decision) -> Option<Outcome> {
+    Some(match decision {
+        Decision::Completed => Outcome::Success { skipped: false },
+        Decision::Skipped => Outcome::Success { skipped: true },
+        Decision::ScriptError => Outcome::ScriptError,
+        Decision::ExecutorCrash => Outcome::ExecutorCrash,
+        Decision::PolicyFailure => Outcome::PolicyFailure,
+        Decision::VersionMismatch => Outcome::VersionMismatch,
+        Decision::Cancelled => Outcome::Cancelled,
+        Decision::TimedOut => Outcome::TimedOut,
+        Decision::Lost => return None,
+    })
 }
 
-impl Outcome {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success { .. } => "success",
-            Self::ScriptError => "script_error",
-            Self::ExecutorCrash => "executor_crash",
-            Self::PolicyFailure => "policy_failure",
-            Self::VersionMismatch => "version_mismatch",
-            Self::Cancelled => "cancelled",
-            Self::TimedOut => "timed_out",
-        }
-    }
-
-    /// The outcome of a decision, unless the run is not ours to end.
-    pub(crate) const fn of(decision: Decision) -> Option<Self> {
-        Some(match decision {
-            Decision::Completed => Self::Success { skipped: false },
-            Decision::Skipped => Self::Success { skipped: true },
-            Decision::ScriptError => Self::ScriptError,
-            Decision::ExecutorCrash => Self::ExecutorCrash,
-            Decision::PolicyFailure => Self::PolicyFailure,
-            Decision::VersionMismatch => Self::VersionMismatch,
-            Decision::Cancelled => Self::Cancelled,
-            Decision::TimedOut => Self::TimedOut,
-            Decision::Lost => return None,
-        })
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What seals a run: the outcome and the terminal event, to be committed together.
+/// How a script's run is to end, and who decided that. The outcome and the terminal event are committed together.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ending {
+pub struct Verdict {
     /// How the run ended.
     pub outcome: Outcome,
     /// The last event of its stream: a `run_complete` for a success, a `run_error` for everything else.
@@ -96,8 +52,8 @@ pub struct Swallowed {
 /// # use kauri_runtime::testing::VirtualClock;
 /// # use kauri_wire::{RunId, Timestamp};
 /// # let (run_id, clock) = (RunId::from_parts(Timestamp(7), [7; 10]), Arc::new(VirtualClock::default()));
-/// use kauri_runtime::run::MemorySink;
-/// use kauri_runtime::run::script::{Context, Outcome, Phase, Plan, Rust, Script, ScriptError, execute};
+/// use kauri_runtime::run::{MemorySink, Outcome};
+/// use kauri_runtime::run::script::{Context, Phase, Plan, Rust, Script, ScriptError, execute};
 ///
 /// struct Careless;
 /// impl Script for Careless {
@@ -111,14 +67,14 @@ pub struct Swallowed {
 ///
 /// let plan = Plan::new(run_id, 7.into(), clock);
 /// let report = execute(plan, &mut Rust::inline(Careless), Box::<MemorySink>::default(), |_| Ok(()));
-/// assert_eq!(report.ending.unwrap().outcome, Outcome::Success { skipped: false });
+/// assert_eq!(report.verdict.unwrap().outcome, Outcome::Success { skipped: false });
 /// assert_eq!(report.swallowed[0].phase, Phase::Cleanup);
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 #[must_use]
 pub struct Report {
     /// How it ended; nothing if somebody else has the run now.
-    pub ending: Option<Ending>,
+    pub verdict: Option<Verdict>,
     /// What sealing it said, or why it was not tried.
     pub sealed: Result<(), SinkError>,
     /// Trouble that changed nothing. Each before the end is also a log event of the run.
@@ -139,9 +95,9 @@ impl Report {
     /// Whether a hook made a success of a failure.
     #[must_use]
     pub fn is_recovered(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| {
-            matches!(ending.outcome, Outcome::Success { .. })
-                && matches!(ending.said_by, Some(Phase::OnError | Phase::BeforeTerminal))
+        self.verdict.as_ref().is_some_and(|verdict| {
+            matches!(verdict.outcome, Outcome::Success { .. })
+                && matches!(verdict.said_by, Some(Phase::OnError | Phase::BeforeTerminal))
                 && self.phases.iter().any(|(phase, _)| *phase == Phase::OnError)
         })
     }

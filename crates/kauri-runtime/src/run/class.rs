@@ -1,0 +1,220 @@
+//! Classes of jobs: what runs them, and what becomes of runs that fail.
+//!
+//! ```text
+//!  0      4            12          13           14            16                 20
+//!  | CLS0 | worker u64 | paused u8 | takeover u8 | retry on u16 | attempts_max u32 |
+//! 20             28                 36              40             44              48
+//!  | pause_ms u64 | pause_max_ms u64 | depth_max u32 | runs_max u32 | parallel u32 |
+//! 48        49            57              65
+//!  | exit u8 | keep_ms u64 | keep_runs u64 |                                              little-endian
+//! ```
+//!
+//! What is kept for ever, or without a limit, is `u64::MAX`.
+
+use std::time::Duration;
+
+use kauri_wire::WorkerId;
+
+use super::codec::{Reader, Writer};
+use super::outcome::{Outcome, Outcomes};
+use crate::error::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"CLS0";
+
+/// A class of jobs, as [`Runs::define`](super::Runs::define) takes it.
+///
+/// ```
+/// use kauri_runtime::run::{Class, Retry};
+/// use kauri_wire::WorkerId;
+///
+/// let class = Class { retry: Retry { attempts_max: 5, ..Retry::default() }, ..Class::new(WorkerId(7)) };
+/// assert_eq!(class.fan_out.depth_max, 0);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Class {
+    /// The worker that drives its runs.
+    pub worker: WorkerId,
+    /// What becomes of a run that failed.
+    pub retry: Retry,
+    /// What becomes of a run whose driver died.
+    pub takeover: Takeover,
+    /// How much derived work its jobs may ask for.
+    pub fan_out: FanOut,
+    /// How long what has ended is kept.
+    pub keep: Keep,
+}
+
+impl Class {
+    /// A class whose runs this worker drives, with the defaults of everything else.
+    #[must_use]
+    pub fn new(worker: WorkerId) -> Self {
+        let (retry, takeover, fan_out, keep) = Default::default();
+        Self { worker, retry, takeover, fan_out, keep }
+    }
+}
+
+/// Which failed runs are followed by another, when, and how many.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Retry {
+    /// How many runs a job may have, the first included: 3.
+    pub attempts_max: u32,
+    /// Which outcomes are worth another run: script errors, crashes and time that was over.
+    pub on: Outcomes,
+    /// How long the second run waits: 1 s. Each further one waits twice as long, and a part of it is chance.
+    pub pause: Duration,
+    /// The longest wait: 5 min.
+    pub pause_max: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        let (pause, pause_max) = (Duration::from_secs(1), Duration::from_secs(300));
+        Self { attempts_max: 3, on: Outcomes::PASSING, pause, pause_max }
+    }
+}
+
+impl Retry {
+    /// One run and no more.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { attempts_max: 1, ..Self::default() }
+    }
+
+    /// Whether another run follows one of this attempt that ended so.
+    pub(super) fn follows(&self, outcome: Outcome, attempt: u32) -> bool {
+        attempt < self.attempts_max && self.on.contains(outcome)
+    }
+
+    /// The longest wait after this attempt.
+    pub(super) fn pause_after(&self, attempt: u32) -> Duration {
+        let doubled = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.pause.saturating_mul(doubled).min(self.pause_max)
+    }
+}
+
+/// What becomes of a run whose driver died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Takeover {
+    /// It ended with a crash; whether another follows, [`Retry`] says.
+    #[default]
+    Crash,
+    /// The same run goes on, and gets back what its steps recorded. For scripts that do everything in steps.
+    Resume,
+}
+
+/// How much derived work a job may ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FanOut {
+    /// How many generations there may be below the first run: none.
+    pub depth_max: u32,
+    /// How many derived jobs there may be in all: 1000.
+    pub runs_max: u32,
+    /// How many of them may be under way at a time: 1.
+    pub parallel: u32,
+    /// What the outcome of the whole depends on: the first job.
+    pub exit: Exit,
+}
+
+impl Default for FanOut {
+    fn default() -> Self {
+        Self { depth_max: 0, runs_max: 1000, parallel: 1, exit: Exit::Root }
+    }
+}
+
+/// What the outcome of a [tree](super::Tree) of runs depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Exit {
+    /// The first job alone.
+    #[default]
+    Root,
+    /// Every job of the tree.
+    All,
+}
+
+/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Keep {
+    /// For how long after its end: for ever.
+    pub time: Option<Duration>,
+    /// How many runs of the class: all.
+    pub runs: Option<u64>,
+}
+
+/// A class as it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ClassRow {
+    pub(super) class: Class,
+    pub(super) is_paused: bool,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX - 1)
+}
+
+impl ClassRow {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Class { worker, retry, takeover, fan_out, keep } = &self.class;
+        let mut row = Writer::new(MAGIC);
+        row.long(worker.key_bits()).byte(self.is_paused.into()).byte((*takeover == Takeover::Resume).into());
+        row.raw(&retry.on.bits().to_le_bytes()).short(retry.attempts_max);
+        row.long(millis(retry.pause)).long(millis(retry.pause_max));
+        row.short(fan_out.depth_max).short(fan_out.runs_max).short(fan_out.parallel);
+        row.byte((fan_out.exit == Exit::All).into());
+        row.long(keep.time.map_or(u64::MAX, millis)).long(keep.runs.unwrap_or(u64::MAX)).finish()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::read(bytes).ok_or(Error::damaged("run_index", "a class's row, which begins with CLS0"))
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut row = Reader::new(bytes, MAGIC)?;
+        let worker = WorkerId::from_key_bits(row.long()?);
+        let is_paused = row.byte()? != 0;
+        let takeover = if row.byte()? == 0 { Takeover::Crash } else { Takeover::Resume };
+        let on = Outcomes::from_bits(u16::from_le_bytes(row.array()?));
+        let retry = Retry {
+            on,
+            attempts_max: row.short()?,
+            pause: Duration::from_millis(row.long()?),
+            pause_max: Duration::from_millis(row.long()?),
+        };
+        let fan_out = FanOut {
+            depth_max: row.short()?,
+            runs_max: row.short()?,
+            parallel: row.short()?,
+            exit: if row.byte()? == 0 { Exit::Root } else { Exit::All },
+        };
+        let limit = |number: u64| (number != u64::MAX).then_some(number);
+        let keep = Keep { time: limit(row.long()?).map(Duration::from_millis), runs: limit(row.long()?) };
+        row.end()?;
+        Some(Self { class: Class { worker, retry, takeover, fan_out, keep }, is_paused })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_survive_the_trip_and_other_bytes_are_refused() {
+        let keep = Keep { time: Some(Duration::from_secs(9)), runs: None };
+        let fan_out = FanOut { depth_max: 2, exit: Exit::All, ..FanOut::default() };
+        let class = Class { takeover: Takeover::Resume, fan_out, keep, ..Class::new(WorkerId(-4)) };
+        for is_paused in [false, true] {
+            let row = ClassRow { class: class.clone(), is_paused };
+            assert_eq!(ClassRow::decode(&row.encode()).unwrap(), row);
+        }
+        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 65);
+        assert!(ClassRow::decode(b"CLS0").unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn waits_double_up_to_their_limit_and_runs_are_counted() {
+        let retry = Retry { attempts_max: 3, pause_max: Duration::from_secs(3), ..Retry::default() };
+        let waits: Vec<u64> = (1..=40).map(|attempt| retry.pause_after(attempt).as_secs()).collect();
+        assert_eq!((waits[0], waits[1], waits[2], waits[39]), (1, 2, 3, 3));
+        assert!(retry.follows(Outcome::ExecutorCrash, 2) && !retry.follows(Outcome::ExecutorCrash, 3));
+        assert!(!retry.follows(Outcome::Cancelled, 1) && !Retry::never().follows(Outcome::ScriptError, 1));
+    }
+}

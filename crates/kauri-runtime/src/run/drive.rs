@@ -1,0 +1,295 @@
+//! Driving runs: a worker claims the message of a run, marks the run as running in the same commit, lets its code go on, and commits how
+//! that came out with the end of the message.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kauri_wire::{Flags, InboxKey, Key, MessageRef, Timestamp, WorkerId};
+
+use super::class::Takeover;
+use super::live::{Driver, Halt, LiveRun, Loaded};
+use super::make::{self, mark, stage_run};
+use super::outcome::{Outcome, State};
+use super::row::Run;
+use super::seal::{self, Admission, Ending};
+use super::{index, recur, runs, step};
+use crate::atomic::Atomic;
+use crate::claim::{Claimed, Found, Held};
+use crate::dead_letter::{DeadLetter, Reason};
+use crate::error::Result;
+use crate::lease::row_key;
+use crate::metrics::Counter;
+use crate::observe::Observation;
+use crate::policy::Policy;
+use crate::read::Read;
+use crate::runtime::{Runtime, Shared};
+use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
+use crate::substrate::{Change, Seen, Verdict};
+use crate::worker::{Rest, Tick, Work, Worker};
+
+/// What runs a run's script, seen from the store: it is given the run, and answers how it ended.
+///
+/// Any `FnMut(&mut LiveRun) -> Result<Ending, Halt> + Send` is one. A [`Halt`] that it was given it hands on.
+pub trait Drive: Send {
+    /// Goes on with a run, until it ends or does not go on here.
+    ///
+    /// # Errors
+    /// Why it does not go on.
+    fn drive(&mut self, run: &mut LiveRun) -> Result<Ending, Halt>;
+}
+
+impl<F: FnMut(&mut LiveRun) -> Result<Ending, Halt> + Send> Drive for F {
+    fn drive(&mut self, run: &mut LiveRun) -> Result<Ending, Halt> {
+        self(run)
+    }
+}
+
+impl Runtime {
+    /// A worker that drives the runs of all classes that name it, one at a time. Its lease should outlast the longest silence of a run:
+    /// every commit of the run renews it, and [`LiveRun::renew`] does.
+    pub fn run_worker(&self, id: WorkerId, policy: Policy, drive: impl Drive + 'static) -> Worker {
+        let policy = Policy { batch_messages_max: 1, ..policy };
+        self.worker_doing(id, policy, Work::Drive(Box::new(drive)))
+    }
+}
+
+/// What the claim of a run's message came to.
+enum Begun {
+    /// There is none to claim.
+    Idle,
+    /// Others were quicker.
+    Busy,
+    /// There was nothing to drive, and the message is done with.
+    Done,
+    /// A run to be driven.
+    Live(Box<LiveRun>, Claimed),
+}
+
+impl Worker {
+    /// Drives one run as far as it goes.
+    pub(crate) fn drive_inbox(&mut self) -> Result<Tick> {
+        let tick = |handled, rest| Ok(Tick { handled, fired: 0, rest });
+        match self.begin_run()? {
+            Begun::Idle => tick(0, Rest::Idle),
+            Begun::Busy => tick(0, Rest::Busy),
+            Begun::Done => tick(1, Rest::More),
+            Begun::Live(mut live, claimed) => {
+                let ended = self.drive_run(&mut live);
+                self.leave(&claimed);
+                if let Some(run) = ended? {
+                    let shared = &self.runtime.shared;
+                    shared.metrics.add(Counter::Commits, 1);
+                    shared.observe_run(&run);
+                }
+                tick(1, Rest::More)
+            }
+        }
+    }
+
+    fn drive_run(&mut self, live: &mut LiveRun) -> Result<Option<Run>> {
+        let Work::Drive(drive) = &mut self.work else { unreachable!("whoever drives runs has what drives them") };
+        let result = catch_unwind(AssertUnwindSafe(|| drive.drive(live)));
+        let now = live.now().wall;
+        let result = match result {
+            Ok(result) => result.and_then(|ending| live.check_recalled().map(|()| ending)),
+            Err(panic) => {
+                let words = crate::step::panic_words("what drove it", &*panic);
+                Ok(Ending::failure(now, Outcome::ExecutorCrash, &words))
+            }
+        };
+        match result {
+            Ok(ending) => live.end(&ending),
+            Err(Halt::Parked) => live.park(),
+            Err(Halt::Lost) => Ok(None),
+            Err(Halt::Runtime(error)) => Err(error),
+            Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled")),
+            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why)),
+            Err(Halt::Diverged(divergence)) => {
+                live.end(&Ending::failure(now, Outcome::VersionMismatch, &divergence.to_string()))
+            }
+        }
+    }
+
+    /// Claims a message, and commits with the claim what it means for its run.
+    fn begin_run(&mut self) -> Result<Begun> {
+        let shared = Arc::clone(&self.runtime.shared);
+        let rows = shared.substrate.snapshot()?;
+        let (found, lease) = self.search(&*rows)?;
+        self.wake_at = found.wake_at;
+        let mut block = Atomic::new(&*rows, shared.setting(Some(self.id)));
+        let Some(claimed) = found.claims.first().cloned() else { return Ok(Begun::Idle) };
+        let begun = match begin(&mut block, &shared, &claimed) {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.leave(&claimed);
+                return Err(error);
+            }
+        };
+        let (mut change, wishes) = block.into_change();
+        let _ = shared.stage_wishes(&mut change, wishes);
+        drop(rows);
+        change.expect(INBOX, claimed.key_bytes(), Seen::Present);
+        let held = found.stage(&mut change, self.id, &lease).expect("something was found");
+        if let Next::Drop(burial) = &begun {
+            self.stage_drop(&mut change, &claimed, burial.as_ref());
+        }
+        change.durability = self.policy.durability(Flags::DURABLE);
+        match shared.commit(&change)? {
+            Verdict::Committed(_) => Ok(self.go_on(&found, claimed, held, begun)),
+            Verdict::Conflict(conflict) => {
+                shared.meet(&conflict, 1, Some(self.id));
+                shared.metrics.add(Counter::Contended, 1);
+                self.leave(&claimed);
+                Ok(Begun::Busy)
+            }
+        }
+    }
+
+    /// Stages that a message is done with, and where it is buried if it is.
+    fn stage_drop(&self, change: &mut Change, claimed: &Claimed, burial: Option<&DeadLetter>) {
+        change.remove(LEASES, row_key(self.id, self.owner));
+        for table in [INBOX, URGENT, DEADLINES] {
+            change.remove(table, claimed.key_bytes());
+        }
+        if let Some(letter) = burial {
+            change.put(DEAD_LETTER, claimed.key_bytes(), letter.encode());
+        }
+    }
+
+    fn go_on(&mut self, found: &Found, claimed: Claimed, held: Held, begun: Next) -> Begun {
+        let shared = Arc::clone(&self.runtime.shared);
+        shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
+        shared.metrics.add(Counter::Commits, 1);
+        if let Some(rate) = self.policy.rate {
+            shared.flow().spend(self.id, rate, 1);
+        }
+        match begun {
+            Next::Drop(_) => {
+                self.leave(&claimed);
+                Begun::Done
+            }
+            Next::Drive(loaded) => {
+                let driver = Driver { worker: self.id, key: claimed.key, policy: self.policy.clone(), held };
+                Begun::Live(Box::new(LiveRun::new(shared, driver, *loaded)), claimed)
+            }
+        }
+    }
+}
+
+/// What becomes of a claimed message.
+enum Next {
+    /// It is done with; and buried, if it was none of a run.
+    Drop(Option<DeadLetter>),
+    Drive(Box<Loaded>),
+}
+
+/// Stages what the claim of a message means for its run.
+fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<Next> {
+    let message = MessageRef::decode(&claimed.frame);
+    let Ok(Some(id)) = message.map(|message| make::driven_run(message.payload())) else {
+        let is_slot = match message {
+            Ok(message) => recur::submit_slot(block, shared, message)?,
+            Err(_) => false,
+        };
+        return Ok(Next::Drop((!is_slot).then(|| letter(claimed, block.now().wall))));
+    };
+    // A run that was swept away needs nobody.
+    let Some(mut run) = make::find_run(block, id)? else { return Ok(Next::Drop(None)) };
+    let seq = claimed.key.seq.0;
+    let goes_on = match run.state {
+        State::Sealed(_) => false,
+        // Another message drives it: this one comes too late, or again.
+        State::Running if run.message != 0 && run.message != seq => false,
+        State::Running if claimed.doom.is_some() => {
+            let now = block.now().wall;
+            let words = format!("it was begun {} times and came to no end", claimed.deliveries - 1);
+            seal::seal(block, shared, run.clone(), &Ending::failure(now, Outcome::ExecutorCrash, &words))?;
+            false
+        }
+        State::Running => take_over(block, shared, run.clone())?,
+        State::Parked if end_if_over(block, shared, &run)? => false,
+        State::Parked => {
+            let job = make::job(block, &run.job)?;
+            seal::pass_gate(block, &job, run.id)?
+        }
+        State::Pending => admit(block, shared, &run)?,
+    };
+    if !goes_on {
+        return Ok(Next::Drop(None));
+    }
+    run.state = State::Running;
+    run.started.get_or_insert(block.now().wall);
+    run.claims = run.claims.saturating_add(1);
+    run.message = seq;
+    stage_run(block, &run)?;
+    mark(block, &index::running(run.id))?;
+    let job = make::job(block, &run.job)?;
+    let input = runs::input(block, &run)?;
+    let recorded = if run.steps > 0 { step::read(block, run.id)? } else { Vec::new() };
+    Ok(Next::Drive(Box::new(Loaded { run, job, input, recorded })))
+}
+
+/// Whether a pending run begins now. If it ends instead, that is staged.
+fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<bool> {
+    let (job, class) = (make::job(block, &run.job)?, make::class(block, &run.class)?);
+    match seal::admit(block, run, &job, &class)? {
+        Admission::Go => Ok(true),
+        Admission::Later => Ok(false),
+        Admission::Over(ending) => {
+            seal::seal(block, shared, run.clone(), &ending)?;
+            Ok(false)
+        }
+    }
+}
+
+/// Ends a run that was cancelled or whose deadline has come. Tells whether it did.
+fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<bool> {
+    let now = block.now().wall;
+    let deadline = make::job(block, &run.job)?.deadline;
+    let ending = if run.is_cancelled {
+        Ending::failure(now, Outcome::Cancelled, "it was cancelled")
+    } else if deadline.is_some_and(|deadline| now >= deadline) {
+        Ending::failure(now, Outcome::TimedOut, "its deadline came")
+    } else {
+        return Ok(false);
+    };
+    seal::seal(block, shared, run.clone(), &ending)?;
+    Ok(true)
+}
+
+/// Stages what becomes of a run whose driver died. Tells whether it goes on.
+pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -> Result<bool> {
+    if run.state != State::Running || end_if_over(block, shared, &run)? {
+        return Ok(false);
+    }
+    let class = make::class(block, &run.class)?.class;
+    if class.takeover == Takeover::Crash {
+        let words = "whoever drove it died, or was silent for too long";
+        let ending = Ending::failure(block.now().wall, Outcome::ExecutorCrash, words);
+        seal::seal(block, shared, run, &ending)?;
+        return Ok(false);
+    }
+    let key = InboxKey { worker: class.worker, seq: kauri_wire::Seq(run.message) };
+    if run.message != 0 && block.row(&INBOX, &InboxKey::encode(key))?.is_none() {
+        // Nothing will bring it back: it is sent again.
+        run.message = 0;
+        stage_run(block, &run)?;
+        make::wake(block, &run)?;
+    }
+    Ok(true)
+}
+
+fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
+    let detail = "expected the id of a run, or a job that recurs and can be submitted".to_owned();
+    let (deliveries, frame) = (claimed.deliveries, claimed.frame.clone());
+    DeadLetter { reason: Reason::Undecodable, detail, failed_at: now, deliveries, failures: 0, frame }
+}
+
+impl Shared {
+    /// Tells the observers of a run that was sealed or parked.
+    fn observe_run(&self, run: &Run) {
+        if self.has_observers() {
+            self.observe(&Observation::RunEnded { run });
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Events in the store: what a run said, in the order in which it said it.
+//!
+//! ```text
+//! key                        value
+//! | run 16 | seq u64be |     | kind u8 | ts i64, little-endian | payload: a MessagePack map |
+//! ```
+//!
+//! The kind is the place of the event's type in the contract's list, from 0. What the envelope has besides follows from the run's row: so
+//! it is not kept with every event, and cannot disagree. An event's id is its run's with `#` and its sequence number.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kauri_wire::RunId;
+use kauri_wire::pack::{Map, Value};
+use kauri_wire::run::{Envelope, Event, EventType, RunFrame};
+use serde_json::{Value as Json, json};
+
+use super::fault::RunFault;
+use super::make;
+use super::row::{Run, chain};
+use super::runs::Runs;
+use super::sink::EventDraft;
+use crate::error::{Error, Result};
+use crate::json::to_hex;
+use crate::read::{Read, View};
+use crate::schema::EVENTS;
+use crate::substrate::{Bytes, KeyRange, Signal};
+
+/// The version of the contract that events follow.
+pub const CONTRACT_VERSION: &str = "0.1.0";
+
+pub(super) fn event_key(run: RunId, seq: u64) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(run.as_bytes());
+    key[16..].copy_from_slice(&seq.to_be_bytes());
+    key
+}
+
+fn code(kind: EventType) -> u8 {
+    let at = EventType::ALL.iter().position(|other| *other == kind).expect("all types are listed");
+    u8::try_from(at).expect("there are eight")
+}
+
+/// The row of a draft, if it is an event that can be kept.
+///
+/// # Errors
+/// `Event` if the payload is not one of its type.
+pub(super) fn encode(draft: &EventDraft) -> Result<Bytes> {
+    let refuse = |error: &dyn ToString| Error::Run(RunFault::Event(error.to_string().into()));
+    let payload = Map::decode(&draft.payload).map_err(|error| refuse(&error))?;
+    if Value::Map(payload).depth() >= kauri_wire::pack::DEPTH_MAX {
+        return Err(refuse(&"expected a payload of 63 levels at most, found more"));
+    }
+    Event::decode(draft.kind, payload).map_err(|error| refuse(&error))?;
+    let most = kauri_wire::run::FRAME_BYTES_MAX / 2;
+    if draft.payload.len() > most {
+        return Err(refuse(&format!("expected a payload of {most} bytes at most, found {}", draft.payload.len())));
+    }
+    let mut row = Vec::with_capacity(9 + draft.payload.len());
+    row.push(code(draft.kind));
+    row.extend_from_slice(&draft.ts.to_le_bytes());
+    row.extend_from_slice(&draft.payload);
+    Ok(row.into())
+}
+
+/// An event as it is in the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Its place in the run, from 1.
+    pub seq: u64,
+    /// What kind of event it is.
+    pub kind: EventType,
+    /// When it was said, in milliseconds since the Unix epoch.
+    pub ts: i64,
+    /// What it says: a MessagePack map.
+    pub payload: Vec<u8>,
+}
+
+fn damaged() -> Error {
+    Error::damaged("events", "a kind, a moment and a MessagePack map under a run and a number")
+}
+
+impl Stored {
+    fn decode(key: &[u8], row: &[u8]) -> Result<Self> {
+        let seq = key.last_chunk().map(|seq| u64::from_be_bytes(*seq)).ok_or_else(damaged)?;
+        let ([kind, ts @ ..], payload) = row.split_first_chunk::<9>().ok_or_else(damaged)?;
+        let kind = *EventType::ALL.get(usize::from(*kind)).ok_or_else(damaged)?;
+        Ok(Self { seq, kind, ts: i64::from_le_bytes(*ts), payload: payload.to_vec() })
+    }
+
+    /// Gives the event in its envelope to `use_it`.
+    ///
+    /// # Errors
+    /// If the payload is damaged.
+    pub fn with_envelope<T>(&self, run: &Run, use_it: impl FnOnce(Envelope<'_>) -> T) -> Result<T> {
+        let payload = Map::decode(&self.payload).map_err(|_| damaged())?;
+        let (run_id, parent) = (run.id.to_string(), run.parent().map(|parent| parent.to_string()));
+        let event_id = format!("{run_id}#{}", self.seq);
+        Ok(use_it(Envelope {
+            contract_version: CONTRACT_VERSION,
+            event_id: &event_id,
+            run_id: &run_id,
+            seq: self.seq,
+            event_type: self.kind,
+            ts: &iso(self.ts),
+            payload,
+            attempt: run.attempt(),
+            job_id: Some(run.job.as_str()),
+            parent_run_id: parent.as_deref(),
+        }))
+    }
+
+    /// The event in its envelope, as a run frame with its prefix at the end of `out`.
+    ///
+    /// # Errors
+    /// If the event is damaged.
+    pub fn append_frame(&self, run: &Run, out: &mut Vec<u8>) -> Result<()> {
+        Ok(self.with_envelope(run, |envelope| RunFrame::Event(envelope).append_to(out))??)
+    }
+
+    /// The event in its envelope, as JSON.
+    ///
+    /// # Errors
+    /// If the event is damaged.
+    pub fn to_json(&self, run: &Run) -> Result<Json> {
+        self.with_envelope(run, |envelope| {
+            let mut object = json!({
+                "contract_version": envelope.contract_version,
+                "event_id": envelope.event_id,
+                "run_id": envelope.run_id,
+                "seq": envelope.seq,
+                "type": envelope.event_type.as_str(),
+                "ts": envelope.ts,
+                "payload": map(&envelope.payload),
+                "attempt": envelope.attempt,
+                "job_id": envelope.job_id,
+            });
+            if let Some(parent) = envelope.parent_run_id {
+                object["parent_run_id"] = parent.into();
+            }
+            object
+        })
+    }
+}
+
+/// A moment in ISO 8601, in UTC with milliseconds. One without a date is given in milliseconds.
+fn iso(millis: i64) -> String {
+    jiff::Timestamp::from_millisecond(millis)
+        .map_or_else(|_| millis.to_string(), |stamp| stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+fn map(map: &Map<'_>) -> Json {
+    let name = |key: &Value<'_>| match key {
+        Value::Str(text) => (*text).to_owned(),
+        other => value(other).to_string(),
+    };
+    Json::Object(map.iter().map(|(key, entry)| (name(&key), value(&entry))).collect())
+}
+
+/// A MessagePack value as JSON: bytes in hexadecimal, numbers that JSON has not as text.
+fn value(pack: &Value<'_>) -> Json {
+    let float = |number: f64| serde_json::Number::from_f64(number).map_or(number.to_string().into(), Json::from);
+    match *pack {
+        Value::Nil => Json::Null,
+        Value::Bool(flag) => flag.into(),
+        Value::Uint(number) => number.into(),
+        Value::Int(number) => number.into(),
+        Value::F32(number) => float(number.into()),
+        Value::F64(number) => float(number),
+        Value::Str(text) => text.into(),
+        Value::Bin(bytes) => json!({ "hex": to_hex(bytes) }),
+        Value::Array(array) => array.iter().map(|item| value(&item)).collect(),
+        Value::Map(inner) => map(&inner),
+        Value::Ext(kind, bytes) => match pack.as_timestamp() {
+            Some((seconds, nanos)) => json!({ "seconds": seconds, "nanos": nanos }),
+            None => json!({ "ext": kind, "hex": to_hex(bytes) }),
+        },
+    }
+}
+
+/// Up to `most` events of a run from this number on.
+pub(super) fn read(rows: &impl Read, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
+    let mut found = Vec::new();
+    each(rows, run, from, |key, row| {
+        found.push(Stored::decode(key, row)?);
+        Ok(found.len() < most)
+    })?;
+    Ok(found)
+}
+
+/// Gives the rows of events to `take`, from this number on, as long as it wants more.
+fn each(rows: &impl Read, run: RunId, from: u64, mut take: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+    let (from, last) = (event_key(run, from), event_key(run, u64::MAX));
+    let mut scan = rows.rows(&EVENTS, KeyRange { from: &from, until: Some(&last) })?;
+    while let Some((key, row)) = scan.next()? {
+        if !take(key, &row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the events of a run are what its row says: numbers without a gap from 1 to the last, and the hash over them.
+pub(super) fn is_whole(rows: &impl Read, run: &Run) -> Result<bool> {
+    let (mut hash, mut last, mut is_contiguous) = ([0; 32], 0, true);
+    each(rows, run.id, 0, |key, row| {
+        last += 1;
+        is_contiguous &= key == event_key(run.id, last);
+        hash = chain(&hash, last, row);
+        Ok(true)
+    })?;
+    Ok(is_contiguous && last == run.events && hash == run.hash)
+}
+
+impl Runs {
+    /// Up to `most` events of a run, from this number on.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or a row is damaged.
+    pub fn events(&self, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
+        self.read(|view| {
+            make::run(view, run)?;
+            read(view, run, from, most)
+        })
+    }
+
+    /// Whether the events of a run are what its row says: numbers without a gap, and the hash over all of them.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or the run's row is damaged.
+    pub fn verify(&self, run: RunId) -> Result<bool> {
+        self.read(|view| is_whole(view, &make::run(view, run)?))
+    }
+
+    /// Writes all events of a run in their envelopes, one JSON object a line, as they are in one version of the store. Answers how
+    /// many.
+    ///
+    /// # Errors
+    /// `NoRun`, `Io` if they cannot be written, or if the substrate fails or a row is damaged.
+    pub fn export(&self, run: RunId, out: &mut dyn std::io::Write) -> Result<u64> {
+        self.read(|view: &View<'_>| {
+            let row = make::run(view, run)?;
+            let mut out = std::io::BufWriter::new(out);
+            let mut count = 0;
+            each(view, run, 0, |key, value| {
+                let line = Stored::decode(key, value)?.to_json(&row)?;
+                serde_json::to_writer(&mut out, &line).map_err(std::io::Error::from)?;
+                out.write_all(b"\n")?;
+                count += 1;
+                Ok(true)
+            })?;
+            out.flush()?;
+            Ok(count)
+        })
+    }
+
+    /// Follows the events of a run from this number on.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails.
+    pub fn tail(&self, run: RunId, from: u64) -> Result<Tail> {
+        self.run(run)?;
+        let signal = Arc::new(Signal::default());
+        let substrate = self.runtime().substrate();
+        substrate.watch("events", run.as_bytes(), &signal);
+        Ok(Tail { runs: self.clone(), run, next: from.max(1), signal, seen: 0, has_more: false, is_over: false })
+    }
+}
+
+/// A run's events as they come: each once, in order, none left out.
+///
+/// It reads the store, and is only woken by watches: so a hint too few or too many changes nothing.
+#[derive(Debug)]
+pub struct Tail {
+    runs: Runs,
+    run: RunId,
+    next: u64,
+    signal: Arc<Signal>,
+    /// How often the signal had been raised when the store was last looked at.
+    seen: u64,
+    /// The last look ended before the events did.
+    has_more: bool,
+    is_over: bool,
+}
+
+impl Tail {
+    /// Up to `most` events that are there and were not answered before; none if there are none yet, or no more.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn next(&mut self, most: usize) -> Result<Vec<Stored>> {
+        // Asked for before the rows are: whatever is committed after this look is waited for.
+        self.seen = self.signal.count();
+        let (run, next) = (self.run, self.next);
+        let (last, found) = self.runs.read(|view| {
+            let row = make::run(view, run)?;
+            let last = row.outcome().is_some().then_some(row.events);
+            Ok::<_, Error>((last, read(view, run, next, most)?))
+        })?;
+        for event in &found {
+            if event.seq != self.next {
+                return Err(damaged());
+            }
+            self.next += 1;
+        }
+        self.has_more = found.len() == most;
+        self.is_over = last.is_some_and(|last| self.next > last);
+        Ok(found)
+    }
+
+    /// Whether the run has ended and every event of it was answered.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns when there may be more, or when the time is over; at once if the last look did not see all, or all of the end.
+    pub fn wait(&self, most: Option<Duration>) {
+        if !self.is_over && !self.has_more {
+            self.signal.wait(self.seen, most);
+        }
+    }
+
+    /// What is raised when there may be more, for whoever waits for several things.
+    #[must_use]
+    pub fn signal(&self) -> &Arc<Signal> {
+        &self.signal
+    }
+}

@@ -1,0 +1,153 @@
+//! The table `run_index`: how runs and jobs are found. The first byte of a key says what it is.
+//!
+//! ```text
+//! key                                       value
+//! | C | class                             | the class's row
+//! | c | parent 16 | run 16                | nothing: the run is a retry or a child of the parent
+//! | j | job id, 0 | attempt u32be         | run 16: the runs of a job
+//! | r | run 16                            | nothing: somebody drives the run, or died doing so
+//! | e | class, 0 | ended i64be | run 16   | nothing: what has ended, oldest first
+//! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
+//! | d | root 16 | hash 32                 | run 16: derived work by its target and params
+//! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
+//! | a | gate 16 | run 16                  | nothing: the first run of a job that has passed the gate
+//! | q | gate 16 | run 16                  | nothing: the first run of a job that waits before it, oldest first
+//! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
+//! | x | run 16                            | u64: events that came after the run was sealed
+//! ```
+//!
+//! Values are little-endian. A gate is the first half of the SHA-256 of its name: `run:` and the root's sixteen bytes for derived work,
+//! `key:` and the text for a concurrency key. Names of classes and job ids have no byte 0.
+
+use kauri_wire::{JobId, RunId, Timestamp};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::substrate::Bytes;
+
+fn key(tag: u8, parts: &[&[u8]]) -> Bytes {
+    [&[tag][..], &parts.concat()].concat().into()
+}
+
+pub(super) fn class(name: &str) -> Bytes {
+    key(b'C', &[name.as_bytes()])
+}
+
+/// All classes.
+pub(super) const CLASSES: &[u8] = b"C";
+
+pub(super) fn child(parent: RunId, run: RunId) -> Bytes {
+    key(b'c', &[parent.as_bytes(), run.as_bytes()])
+}
+
+pub(super) fn children(parent: RunId) -> Bytes {
+    key(b'c', &[parent.as_bytes()])
+}
+
+pub(super) fn attempt(job: &JobId, attempt: u32) -> Bytes {
+    key(b'j', &[job.as_str().as_bytes(), &[0], &attempt.to_be_bytes()])
+}
+
+pub(super) fn attempts(job: &JobId) -> Bytes {
+    key(b'j', &[job.as_str().as_bytes(), &[0]])
+}
+
+pub(super) fn running(run: RunId) -> Bytes {
+    key(b'r', &[run.as_bytes()])
+}
+
+/// All runs that somebody drives or drove.
+pub(super) const RUNNING: &[u8] = b"r";
+
+pub(super) fn ended(class: &str, at: Timestamp, run: RunId) -> Bytes {
+    key(b'e', &[class.as_bytes(), &[0], &at.0.max(0).to_be_bytes(), run.as_bytes()])
+}
+
+pub(super) fn ended_of(class: &str) -> Bytes {
+    key(b'e', &[class.as_bytes(), &[0]])
+}
+
+pub(super) fn unique_hash(class: &str, name: &str) -> [u8; 16] {
+    half_hash(&[class.as_bytes(), &[0], name.as_bytes()])
+}
+
+pub(super) fn unique_key(hash: &[u8; 16]) -> Bytes {
+    key(b'i', &[hash])
+}
+
+pub(super) fn derived(root: RunId, hash: &[u8; 32]) -> Bytes {
+    key(b'd', &[root.as_bytes(), hash])
+}
+
+pub(super) fn derived_of(root: RunId) -> Bytes {
+    key(b'd', &[root.as_bytes()])
+}
+
+pub(super) fn waiter(job: &JobId, run: RunId) -> Bytes {
+    key(b'w', &[job.as_str().as_bytes(), &[0], run.as_bytes()])
+}
+
+pub(super) fn waiters(job: &JobId) -> Bytes {
+    key(b'w', &[job.as_str().as_bytes(), &[0]])
+}
+
+pub(super) fn paused(class: &str, run: RunId) -> Bytes {
+    key(b'p', &[class.as_bytes(), &[0], run.as_bytes()])
+}
+
+pub(super) fn paused_of(class: &str) -> Bytes {
+    key(b'p', &[class.as_bytes(), &[0]])
+}
+
+pub(super) fn refused(run: RunId) -> Bytes {
+    key(b'x', &[run.as_bytes()])
+}
+
+/// Where jobs wait so that only so many of a kind are under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Gate(pub(super) [u8; 16]);
+
+impl Gate {
+    pub(super) fn of_tree(root: RunId) -> Self {
+        Self(half_hash(&[b"run:", root.as_bytes()]))
+    }
+
+    pub(super) fn of_key(key: &str) -> Self {
+        Self(half_hash(&[b"key:", key.as_bytes()]))
+    }
+
+    pub(super) fn passed(self, run: RunId) -> Bytes {
+        key(b'a', &[&self.0, run.as_bytes()])
+    }
+
+    pub(super) fn all_passed(self) -> Bytes {
+        key(b'a', &[&self.0])
+    }
+
+    pub(super) fn queued(self, run: RunId) -> Bytes {
+        key(b'q', &[&self.0, run.as_bytes()])
+    }
+
+    pub(super) fn all_queued(self) -> Bytes {
+        key(b'q', &[&self.0])
+    }
+}
+
+fn half_hash(parts: &[&[u8]]) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    let whole: [u8; 32] = hash.finalize().into();
+    std::array::from_fn(|at| whole[at])
+}
+
+/// The run that a key ends with.
+pub(super) fn last_run(key: &[u8]) -> Result<RunId> {
+    let damaged = || Error::damaged("run_index", "a key that ends with a run id");
+    let bytes = key.last_chunk::<{ RunId::BYTES }>().ok_or_else(damaged)?;
+    RunId::from_bytes(*bytes).map_err(|_| damaged())
+}
+
+/// The run that a value is.
+pub(super) fn run_value(value: &[u8]) -> Result<RunId> {
+    last_run(value)
+}

@@ -1,0 +1,206 @@
+//! Making runs: identity, lineage, and the messages that drive them. Everything here is staged in a block, and happens with its commit.
+
+use kauri_wire::{Flags, JobId, Key, Message, MessageId, RunId, Timestamp, WorkerId};
+
+use super::class::ClassRow;
+use super::fault::RunFault;
+use super::index;
+use super::job::Job;
+use super::outcome::{Origin, State};
+use super::row::Run;
+use crate::atomic::Atomic;
+use crate::error::{Error, Result};
+use crate::read::Read;
+use crate::schema::{INPUTS, JOBS, RUN_INDEX, RUNS};
+use crate::substrate::{KeyRange, prefix_end};
+
+pub(super) fn find_run(rows: &impl Read, id: RunId) -> Result<Option<Run>> {
+    rows.row(&RUNS, id.as_bytes())?.map(|row| Run::decode(id, &row)).transpose()
+}
+
+pub(super) fn run(rows: &impl Read, id: RunId) -> Result<Run> {
+    find_run(rows, id)?.ok_or(Error::Run(RunFault::NoRun(id)))
+}
+
+pub(super) fn find_job(rows: &impl Read, id: &JobId) -> Result<Option<Job>> {
+    rows.row(&JOBS, id.as_str().as_bytes())?.map(|row| Job::decode(id.clone(), &row)).transpose()
+}
+
+pub(super) fn job(rows: &impl Read, id: &JobId) -> Result<Job> {
+    find_job(rows, id)?.ok_or_else(|| Error::Run(RunFault::NoJob(id.clone())))
+}
+
+pub(super) fn find_class(rows: &impl Read, name: &str) -> Result<Option<ClassRow>> {
+    rows.row(&RUN_INDEX, &index::class(name))?.map(|row| ClassRow::decode(&row)).transpose()
+}
+
+pub(super) fn class(rows: &impl Read, name: &str) -> Result<ClassRow> {
+    find_class(rows, name)?.ok_or_else(|| Error::Run(RunFault::NoClass(name.into())))
+}
+
+pub(super) fn stage_run(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    block.stage(&RUNS, run.id.as_bytes(), Some(&run.encode()))
+}
+
+pub(super) fn stage_job(block: &mut Atomic<'_>, job: &Job) -> Result<()> {
+    block.stage(&JOBS, job.id.as_str().as_bytes(), Some(&job.encode()))
+}
+
+pub(super) fn mark(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
+    block.stage(&RUN_INDEX, key, Some(&[]))
+}
+
+pub(super) fn unmark(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
+    block.stage(&RUN_INDEX, key, None)
+}
+
+/// Up to `most` keys of the index with this prefix, in order.
+pub(super) fn marked(rows: &impl Read, prefix: &[u8], most: usize) -> Result<Vec<Vec<u8>>> {
+    let until = prefix_end(prefix);
+    let mut scan = rows.rows(&RUN_INDEX, KeyRange { from: prefix, until: until.as_deref() })?;
+    let mut keys = Vec::new();
+    while keys.len() < most {
+        let Some((key, _)) = scan.next()? else { break };
+        keys.push(key.to_vec());
+    }
+    Ok(keys)
+}
+
+/// How many keys of the index have this prefix.
+pub(super) fn count_marked(rows: &impl Read, prefix: &[u8]) -> Result<u64> {
+    let until = prefix_end(prefix);
+    rows.count(&RUN_INDEX, KeyRange { from: prefix, until: until.as_deref() })
+}
+
+/// A run that is about to be made.
+#[derive(Clone, Debug)]
+pub(super) struct NewRun<'a> {
+    pub(super) id: RunId,
+    pub(super) job: &'a Job,
+    pub(super) origin: Origin,
+    pub(super) depth: u32,
+    pub(super) root: RunId,
+    pub(super) input: Input<'a>,
+    pub(super) now: Timestamp,
+}
+
+/// What a new run is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input<'a> {
+    /// These bytes.
+    Own(&'a [u8]),
+    /// What this run was given, if anything was.
+    Of(Option<RunId>),
+}
+
+/// Stages a new run, pending, if its id was never used and its lineage is right.
+pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
+    if block.row(&RUNS, new.id.as_bytes())?.is_some() {
+        return Err(RunFault::RunExists(new.id).into());
+    }
+    check_lineage(block, new)?;
+    let input_of = match new.input {
+        Input::Of(run) => run,
+        Input::Own([]) => None,
+        Input::Own(input) => {
+            block.stage(&INPUTS, new.id.as_bytes(), Some(input))?;
+            Some(new.id)
+        }
+    };
+    let run = Run {
+        id: new.id,
+        job: new.job.id.clone(),
+        class: new.job.class.clone(),
+        origin: new.origin,
+        depth: new.depth,
+        root: new.root,
+        state: State::Pending,
+        is_cancelled: false,
+        created: new.now,
+        started: None,
+        ended: None,
+        events: 0,
+        hash: [0; 32],
+        claims: 0,
+        steps: 0,
+        kept: 0,
+        message: 0,
+        input_of,
+    };
+    stage_run(block, &run)?;
+    block.stage(&RUN_INDEX, &index::attempt(&run.job, run.attempt()), Some(run.id.as_bytes()))?;
+    if let Some(parent) = run.parent() {
+        mark(block, &index::child(parent, run.id))?;
+    }
+    Ok(run)
+}
+
+fn check_lineage(block: &Atomic<'_>, new: &NewRun<'_>) -> Result<()> {
+    let wrong = |expected| Err(RunFault::Lineage { run: new.id, expected }.into());
+    match new.origin {
+        Origin::First if new.depth != 0 || new.root != new.id => wrong("a first run at the top of its tree"),
+        Origin::First => Ok(()),
+        Origin::Retry { of, attempt } => {
+            let parent = run(block, of)?;
+            match parent.outcome() {
+                None => return Err(RunFault::NotEnded(of).into()),
+                Some(outcome) if outcome.is_success() => return Err(RunFault::Succeeded(of).into()),
+                Some(_) => {}
+            }
+            if parent.job != new.job.id || Some(attempt) != parent.attempt().checked_add(1) {
+                return wrong("the job of the run it retries, and the attempt after it");
+            }
+            if (parent.depth, parent.root) != (new.depth, new.root) {
+                return wrong("the place in the tree of the run it retries");
+            }
+            match block.row(&RUN_INDEX, &index::attempt(&parent.job, attempt))? {
+                Some(_) => Err(RunFault::Followed(of).into()),
+                None => Ok(()),
+            }
+        }
+        Origin::Child { of, depth } => {
+            let parent = run(block, of)?;
+            if parent.outcome().is_some() {
+                return Err(RunFault::Ended(of).into());
+            }
+            if depth != new.depth || Some(depth) != parent.depth.checked_add(1) || parent.root != new.root {
+                return wrong("the tree of its parent, one below it");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The message that drives a run, or wakes it: the run is what it says.
+pub(super) fn drive_message(run: RunId, worker: WorkerId, is_urgent: bool) -> Result<Message> {
+    let id = MessageId::new([b"run:", &run.as_bytes()[..]].concat())?;
+    let message = Message::command(worker, id, *run.as_bytes()).with(Flags::DURABLE);
+    Ok(if is_urgent { message.with(Flags::HIGH_PRIORITY) } else { message })
+}
+
+/// The run that a message is about.
+pub(super) fn driven_run(payload: &[u8]) -> Option<RunId> {
+    RunId::decode(payload).ok()
+}
+
+/// Stages the message that drives a new run, now or at its time, and the one that ends it when it is no longer wanted.
+pub(super) fn dispatch(block: &mut Atomic<'_>, run: &Run, job: &Job, due: Option<Timestamp>) -> Result<()> {
+    let class = class(block, &run.class)?.class;
+    let message = drive_message(run.id, class.worker, job.is_urgent)?;
+    if let Some(deadline) = job.deadline {
+        block.arm(deadline, &message)?;
+    }
+    if job.waiting > 0 {
+        return Ok(());
+    }
+    match due {
+        Some(due) if due > block.now().wall => block.arm(due, &message),
+        _ => block.emit(&message),
+    }
+}
+
+/// Stages a message that wakes a run.
+pub(super) fn wake(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    let worker = class(block, &run.class)?.class.worker;
+    block.emit(&drive_message(run.id, worker, false)?)
+}

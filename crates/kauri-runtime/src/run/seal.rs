@@ -1,0 +1,227 @@
+//! Ends of runs: the terminal event, the outcome, and what follows from it, all in one commit.
+
+use kauri_wire::run::{Event, EventType};
+use kauri_wire::{RunId, Timestamp};
+
+use super::class::ClassRow;
+use super::event::{self, event_key};
+use super::fault::RunFault;
+use super::job::{Job, OnFailed};
+use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, stage_run, unmark};
+use super::outcome::{Origin, Outcome, State};
+use super::row::{Run, chain};
+use super::sink::EventDraft;
+use super::{index, signal};
+use crate::atomic::Atomic;
+use crate::error::Result;
+use crate::read::Read;
+use crate::runtime::Shared;
+use crate::schema::{EVENTS, RUN_INDEX};
+
+/// How a run ends, and the last thing it says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// How.
+    pub outcome: Outcome,
+    /// The terminal event: `run_complete` after a success, `run_error` after anything else.
+    pub terminal: EventDraft,
+}
+
+impl Ending {
+    /// A success, with a summary if `summary` has keys.
+    #[must_use]
+    pub fn success(now: Timestamp, summary: kauri_wire::pack::Map<'_>) -> Self {
+        let summary = (!summary.is_empty()).then_some(summary);
+        let payload = Event::RunComplete { summary }.payload().view().encode();
+        let terminal = EventDraft { kind: EventType::RunComplete, ts: now.0, payload };
+        Self { outcome: Outcome::Success { skipped: false }, terminal }
+    }
+
+    /// A success for which nothing was run.
+    #[must_use]
+    pub fn skipped(now: Timestamp, reason: &str) -> Self {
+        let mut summary = kauri_wire::pack::MapBuf::new();
+        summary.put("skipped", true).put("reason", reason);
+        Self { outcome: Outcome::Success { skipped: true }, ..Self::success(now, summary.view()) }
+    }
+
+    /// An end that is no success, in words.
+    #[must_use]
+    pub fn failure(now: Timestamp, outcome: Outcome, message: &str) -> Self {
+        let error_type = outcome.as_str();
+        let payload = Event::RunError { error_type, message, stack: None }.payload().view().encode();
+        Self { outcome, terminal: EventDraft { kind: EventType::RunError, ts: now.0, payload } }
+    }
+
+    /// Whether the terminal event says what the outcome says.
+    fn check(&self) -> Result<()> {
+        let expected = if self.outcome.is_success() { EventType::RunComplete } else { EventType::RunError };
+        if self.terminal.kind == expected {
+            return Ok(());
+        }
+        let (found, outcome) = (self.terminal.kind, self.outcome);
+        Err(RunFault::Event(format!("expected {expected} to end a run with {outcome}, found {found}").into()).into())
+    }
+}
+
+/// Stages the end of a run: its terminal event and its seal, another run if the class wants one, else the end of its job.
+pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, mut run: Run, ending: &Ending) -> Result<Run> {
+    assert!(run.outcome().is_none(), "a sealed run is sealed");
+    ending.check()?;
+    let now = block.now().wall;
+    let event = event::encode(&ending.terminal)?;
+    run.events += 1;
+    run.hash = chain(&run.hash, run.events, &event);
+    block.stage(&EVENTS, &event_key(run.id, run.events), Some(&event))?;
+    run.state = State::Sealed(ending.outcome);
+    run.ended = Some(now);
+    run.message = 0;
+    stage_run(block, &run)?;
+    unmark(block, &index::running(run.id))?;
+    mark(block, &index::ended(&run.class, now, run.id))?;
+    signal::clear(block, run.id)?;
+    let class = make::class(block, &run.class)?;
+    let job = make::job(block, &run.job)?;
+    let is_wanted = !run.is_cancelled && job.deadline.is_none_or(|deadline| now < deadline);
+    if is_wanted && class.class.retry.follows(ending.outcome, run.attempt()) {
+        let wait = shared.jitter(class.class.retry.pause_after(run.attempt()));
+        let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let due = Timestamp(now.0.saturating_add(wait));
+        follow(block, shared, &run, job, Input::Of(run.input_of), Some(due))?;
+    } else {
+        finish(block, job, &run, ending.outcome)?;
+    }
+    Ok(run)
+}
+
+/// Stages the run that follows one which has failed.
+pub(super) fn follow(
+    block: &mut Atomic<'_>,
+    shared: &Shared,
+    failed: &Run,
+    mut job: Job,
+    input: Input<'_>,
+    due: Option<Timestamp>,
+) -> Result<Run> {
+    let now = block.now().wall;
+    let id = fresh_id(block, shared)?;
+    let origin = Origin::Retry { of: failed.id, attempt: failed.attempt().saturating_add(1) };
+    let (depth, root) = (failed.depth, failed.root);
+    let run = make::make(block, &NewRun { id, job: &job, origin, depth, root, input, now })?;
+    job.latest = id;
+    job.attempts = job.attempts.saturating_add(1);
+    job.outcome = None;
+    stage_job(block, &job)?;
+    make::dispatch(block, &run, &job, due)?;
+    Ok(run)
+}
+
+/// An id that no run has.
+pub(super) fn fresh_id(block: &Atomic<'_>, shared: &Shared) -> Result<RunId> {
+    let mut id = shared.new_run_id(block.now().wall);
+    while make::find_run(block, id)?.is_some() {
+        id = shared.new_run_id(block.now().wall);
+    }
+    Ok(id)
+}
+
+/// Stages the end of a job: the gate is free for another, and whoever waits for the job is told.
+fn finish(block: &mut Atomic<'_>, mut job: Job, run: &Run, outcome: Outcome) -> Result<()> {
+    job.outcome = Some(outcome);
+    stage_job(block, &job)?;
+    leave_gate(block, &job, run.id)?;
+    unmark(block, &index::paused(&run.class, run.id))?;
+    for key in marked(block, &index::waiters(&job.id), usize::MAX)? {
+        let waiter = index::last_run(&key)?;
+        unmark(block, &key)?;
+        if let Some(waiter) = make::find_run(block, waiter)? {
+            tell(block, &waiter, outcome)?;
+        }
+    }
+    Ok(())
+}
+
+/// Stages that a run hears of the end of a job that it waits for.
+fn tell(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
+    match waiter.state {
+        State::Parked => make::wake(block, waiter),
+        State::Pending => {
+            let mut job = make::job(block, &waiter.job)?;
+            job.waiting = job.waiting.saturating_sub(1);
+            job.is_hurt |= !outcome.is_success();
+            stage_job(block, &job)?;
+            if job.waiting == 0 || is_doomed(&job) { make::wake(block, waiter) } else { Ok(()) }
+        }
+        State::Running | State::Sealed(_) => Ok(()),
+    }
+}
+
+/// Whether the job need not wait for others any more, because one of them failed.
+fn is_doomed(job: &Job) -> bool {
+    job.is_hurt && job.on_failed != OnFailed::Continue
+}
+
+/// Stages that a job stands before no gate, nor behind one: the next may pass.
+pub(super) fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result<()> {
+    let Some((gate, limit)) = job.gate else { return Ok(()) };
+    unmark(block, &gate.queued(run))?;
+    unmark(block, &gate.passed(job.first))?;
+    // Also if it had not passed: it may be the one that was just called, and then nobody else would be.
+    if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
+        return Ok(());
+    }
+    let Some(next) = marked(block, &gate.all_queued(), 1)?.pop() else { return Ok(()) };
+    unmark(block, &next)?;
+    let next = make::run(block, index::last_run(&next)?)?;
+    make::wake(block, &next)
+}
+
+/// Whether a pending run may begin.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It may.
+    Go,
+    /// It waits for something, and is sent again when that has come.
+    Later,
+    /// It ends without having begun.
+    Over(Ending),
+}
+
+/// Decides whether a pending run may begin, and stages where it waits if not.
+pub(super) fn admit(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassRow) -> Result<Admission> {
+    let now = block.now().wall;
+    if job.deadline.is_some_and(|deadline| now >= deadline) {
+        let over = Ending::failure(now, Outcome::TimedOut, "its deadline came before it had begun");
+        return Ok(Admission::Over(over));
+    }
+    if is_doomed(job) {
+        let words = "a job that it waits for failed";
+        return Ok(Admission::Over(match job.on_failed {
+            OnFailed::Skip => Ending::skipped(now, words),
+            OnFailed::Fail | OnFailed::Continue => Ending::failure(now, Outcome::PolicyFailure, words),
+        }));
+    }
+    if job.waiting > 0 {
+        return Ok(Admission::Later);
+    }
+    if class.is_paused {
+        mark(block, &index::paused(&run.class, run.id))?;
+        return Ok(Admission::Later);
+    }
+    Ok(if pass_gate(block, job, run.id)? { Admission::Go } else { Admission::Later })
+}
+
+/// Stages that a job passes its gate, or waits before it. Tells whether it has passed.
+pub(super) fn pass_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result<bool> {
+    let Some((gate, limit)) = job.gate else { return Ok(true) };
+    let passed = gate.passed(job.first);
+    if block.row(&RUN_INDEX, &passed)?.is_some() {
+        return Ok(true);
+    }
+    if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
+        mark(block, &gate.queued(run))?;
+        return Ok(false);
+    }
+    mark(block, &passed)?;
+    Ok(true)
+}

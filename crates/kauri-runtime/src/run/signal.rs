@@ -1,0 +1,87 @@
+//! Signals: what a run is told while it goes on.
+//!
+//! ```text
+//! key                       value
+//! | run 16 | seq u64be |    | SIG0 | length u32, name | length u32, what it says |      little-endian
+//! ```
+//!
+//! A signal is kept until the run takes it or ends. A run that waits for one is woken in the commit that keeps it; one that is about to
+//! wait sees it, because its commit demands that there was none.
+
+use kauri_wire::RunId;
+
+use super::codec::{Reader, Writer};
+use super::fault::RunFault;
+use super::make;
+use super::outcome::State;
+use super::runs::{Runs, check_name};
+use crate::atomic::Atomic;
+use crate::error::{Error, Result};
+use crate::read::Read;
+use crate::schema::SIGNALS;
+use crate::substrate::{KeyRange, prefix_end};
+
+const MAGIC: [u8; 4] = *b"SIG0";
+
+impl Runs {
+    /// Tells a run something. It is there when this returns, and is taken by whatever in the run waits for a signal of this name.
+    ///
+    /// # Errors
+    /// `NoRun`, `Ended`, `Name`, or if the substrate fails.
+    pub fn signal(&self, run: RunId, name: &str, payload: &[u8]) -> Result<()> {
+        check_name("a signal's name", name)?;
+        self.atomically(|block| {
+            let run = make::run(block, run)?;
+            if run.outcome().is_some() {
+                return Err(RunFault::Ended(run.id).into());
+            }
+            let key = [&run.id.as_bytes()[..], &(last(block, run.id)? + 1).to_be_bytes()].concat();
+            let row = Writer::new(MAGIC).bytes(name.as_bytes()).bytes(payload).finish();
+            block.stage(&SIGNALS, &key, Some(&row))?;
+            if run.state == State::Parked { make::wake(block, &run) } else { Ok(()) }
+        })
+    }
+}
+
+fn damaged() -> Error {
+    Error::damaged("signals", "a signal's row, which begins with SIG0, under a run and a number")
+}
+
+/// The number of the last signal that a run has and has not taken.
+fn last(block: &Atomic<'_>, run: RunId) -> Result<u64> {
+    let until = prefix_end(run.as_bytes());
+    let mut scan = block.rows(&SIGNALS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
+    let Some((key, _)) = scan.previous()? else { return Ok(0) };
+    key.last_chunk().map(|seq| u64::from_be_bytes(*seq)).ok_or_else(damaged)
+}
+
+/// The first signal of this name that a run has and has not taken: its key, and what it says.
+pub(super) fn find(rows: &impl Read, run: RunId, name: &str) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let until = prefix_end(run.as_bytes());
+    let mut scan = rows.rows(&SIGNALS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
+    while let Some((key, row)) = scan.next()? {
+        let mut row = Reader::new(&row, MAGIC).ok_or_else(damaged)?;
+        let (found, payload) = row.text().zip(row.bytes()).ok_or_else(damaged)?;
+        if found == name {
+            return Ok(Some((key.to_vec(), payload.to_vec())));
+        }
+    }
+    Ok(None)
+}
+
+/// Stages that a signal is taken.
+pub(super) fn take(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
+    block.stage(&SIGNALS, key, None)
+}
+
+/// Stages that a run's signals are forgotten.
+pub(super) fn clear(block: &mut Atomic<'_>, run: RunId) -> Result<()> {
+    let until = prefix_end(run.as_bytes());
+    let mut scan = block.rows(&SIGNALS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
+    let mut keys = Vec::new();
+    while let Some((key, _)) = scan.next()? {
+        keys.push(key.to_vec());
+    }
+    drop(scan);
+    keys.iter().try_for_each(|key| take(block, key))
+}

@@ -1,0 +1,230 @@
+//! Steps of a run: what it did, recorded with the commit of what it did, so that it is not done again.
+//!
+//! ```text
+//! key                          value
+//! | run 16 | number u32be |    | STP0 | kind u8 | when i64 | length u32, name | length u32, result |      little-endian
+//! ```
+//!
+//! Steps are numbered from 0 in the order in which the run asks for them. A run that goes on after a crash or a wait begins its code from
+//! the start; each step that is recorded answers what it recorded, and the first that is not is done. If the code asks for another step
+//! than the one recorded in that place, it is not the code that made the record: see [`Divergence`].
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use kauri_wire::pack::Map;
+use kauri_wire::{RunId, Timestamp};
+
+use super::codec::{Reader, Writer};
+use super::fan_out::{self, Enqueued};
+use super::fault::RunFault;
+use super::make::{self, Input};
+use super::row::Run;
+use super::runs::Runs;
+use super::seal;
+use crate::atomic::Atomic;
+use crate::error::{Error, Result};
+use crate::read::Read;
+use crate::runtime::Shared;
+use crate::schema::STEPS;
+use crate::substrate::{KeyRange, prefix_end};
+
+const MAGIC: [u8; 4] = *b"STP0";
+
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepKind {
+    /// Work, and what it answered.
+    Work,
+    /// A wait for a moment.
+    Sleep,
+    /// A wait for a signal, and what it said.
+    Signal,
+    /// A wait for a job, and how it ended.
+    Job,
+}
+
+impl StepKind {
+    const ALL: [Self; 4] = [Self::Work, Self::Sleep, Self::Signal, Self::Job];
+}
+
+impl fmt::Display for StepKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Work => "work",
+            Self::Sleep => "a wait for a moment",
+            Self::Signal => "a wait for a signal",
+            Self::Job => "a wait for a job",
+        })
+    }
+}
+
+/// A step as it is recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// What it is.
+    pub kind: StepKind,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Its name.
+    pub name: Box<str>,
+    /// What it answered.
+    pub result: Vec<u8>,
+}
+
+impl Recorded {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut row = Writer::new(MAGIC);
+        row.byte(self.kind as u8).moment(self.at).bytes(self.name.as_bytes()).bytes(&self.result).finish()
+    }
+
+    fn decode(row: &[u8]) -> Result<Self> {
+        let read = |row| {
+            let mut row = Reader::new(row, MAGIC)?;
+            let kind = *StepKind::ALL.get(usize::from(row.byte()?))?;
+            let step = Self { kind, at: row.moment()?, name: row.text()?.into(), result: row.bytes()?.to_vec() };
+            row.end().map(|()| step)
+        };
+        read(row).ok_or(Error::damaged("steps", "a step's row, which begins with STP0"))
+    }
+}
+
+pub(super) fn step_key(run: RunId, number: u32) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(run.as_bytes());
+    key[16..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The recorded steps of a run, in order.
+pub(super) fn read(rows: &impl Read, run: RunId) -> Result<Vec<Recorded>> {
+    let until = prefix_end(run.as_bytes());
+    let mut scan = rows.rows(&STEPS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
+    let mut steps = Vec::new();
+    while let Some((_, row)) = scan.next()? {
+        steps.push(Recorded::decode(&row)?);
+    }
+    Ok(steps)
+}
+
+/// Stages that a run has one more step.
+pub(super) fn record(block: &mut Atomic<'_>, run: &mut Run, step: &Recorded) -> Result<()> {
+    block.stage(&STEPS, &step_key(run.id, run.steps), Some(&step.encode()))?;
+    run.steps += 1;
+    Ok(())
+}
+
+/// The code asks for another step than the one that is recorded. Nothing is done then: which of the two is right, people must say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Divergence {
+    /// The place of the step, from 0.
+    pub number: u32,
+    /// What is recorded there.
+    pub recorded: (StepKind, Box<str>),
+    /// What the code asked for; nothing if it ended there.
+    pub asked: Option<(StepKind, Box<str>)>,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = &self.recorded;
+        write!(f, "the code has changed under the run: step {} is recorded as {kind} {name:?}, ", self.number)?;
+        match &self.asked {
+            Some((kind, name)) => write!(f, "and the code asks for {kind} {name:?}"),
+            None => f.write_str("and the code ends before it"),
+        }
+    }
+}
+
+/// What the code of a step works with: a block, whose commit records the step.
+///
+/// It reads and writes as any [`Atomic`] block, and may be run again after a conflict; so it does nothing else.
+pub struct Step<'a, 'b> {
+    pub(super) block: &'a mut Atomic<'b>,
+    pub(super) shared: &'a Shared,
+    pub(super) run: &'a mut Run,
+}
+
+impl Step<'_, '_> {
+    /// Asks for derived work: a job of the class `target`, with these params as its input, under this run. It is made when the step
+    /// commits, once for each target and params in a tree of runs.
+    ///
+    /// # Errors
+    /// `Params` if they have no canonical form, or if the substrate fails.
+    pub fn enqueue(&mut self, target: &str, params: Map<'_>) -> Result<Enqueued> {
+        fan_out::say_and_enqueue(self.block, self.shared, self.run, target, params)
+    }
+}
+
+impl<'b> Deref for Step<'_, 'b> {
+    type Target = Atomic<'b>;
+
+    fn deref(&self) -> &Atomic<'b> {
+        self.block
+    }
+}
+
+impl<'b> DerefMut for Step<'_, 'b> {
+    fn deref_mut(&mut self) -> &mut Atomic<'b> {
+        self.block
+    }
+}
+
+impl fmt::Debug for Step<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("run", &self.run.id).finish_non_exhaustive()
+    }
+}
+
+impl Runs {
+    /// The recorded steps of a run, in order.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or a row is damaged.
+    pub fn steps(&self, run: RunId) -> Result<Vec<Recorded>> {
+        self.read(|view| {
+            make::run(view, run)?;
+            read(view, run)
+        })
+    }
+
+    /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
+    /// done them, and has another input if one is given.
+    ///
+    /// # Errors
+    /// `NoStep`, and as for [`retry`](Runs::retry).
+    pub fn retry_from(&self, run: RunId, name: &str, input: Option<&[u8]>) -> Result<Run> {
+        self.atomically(|block| {
+            let failed = make::run(block, run)?;
+            let steps = read(block, run)?;
+            let at = steps.iter().position(|step| *step.name == *name);
+            let kept = &steps[..at.ok_or_else(|| RunFault::NoStep(name.into()))?];
+            let job = make::job(block, &failed.job)?;
+            let input = input.map_or(Input::Of(failed.input_of), Input::Own);
+            let mut next = seal::follow(block, self.shared(), &failed, job, input, None)?;
+            for step in kept {
+                record(block, &mut next, step)?;
+            }
+            next.kept = next.steps;
+            make::stage_run(block, &next)?;
+            Ok(next)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_survive_the_trip_and_other_bytes_are_refused() {
+        for kind in StepKind::ALL {
+            let step = Recorded { kind, at: Timestamp(-3), name: "charge".into(), result: b"ok".to_vec() };
+            let row = step.encode();
+            assert_eq!(Recorded::decode(&row).unwrap(), step);
+            for length in 0..row.len() {
+                assert!(Recorded::decode(&row[..length]).unwrap_err().is_corruption(), "{length} bytes");
+            }
+        }
+    }
+}

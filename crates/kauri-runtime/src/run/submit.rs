@@ -1,0 +1,133 @@
+//! Submitting jobs.
+
+use kauri_wire::{JobId, RunId, Timestamp};
+
+use super::fault::RunFault;
+use super::index;
+use super::job::{Job, LIST_MAX, Submission};
+use super::make::{self, Input, NewRun, mark, stage_job};
+use super::outcome::Origin;
+use super::runs::{Runs, check_name};
+use super::seal;
+use crate::atomic::Atomic;
+use crate::error::{Error, Result};
+use crate::read::Read;
+use crate::runtime::Shared;
+use crate::schema::RUN_INDEX;
+
+/// What became of a submission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submitted {
+    /// The job.
+    pub job: JobId,
+    /// Its first run.
+    pub run: RunId,
+    /// Whether it was made now; else it was there, under the same key.
+    pub is_new: bool,
+}
+
+impl Runs {
+    /// Submits a job. When this returns it is in the store, with its first run, and survives.
+    ///
+    /// # Errors
+    /// `NoClass`, `NoJob` if it waits for one that is not there, `JobExists`, `RunExists`, `Name`, or if the substrate fails.
+    pub fn submit(&self, submission: &Submission) -> Result<Submitted> {
+        check_submission(submission)?;
+        self.atomically(|block| stage_submission(block, self.shared(), submission))
+    }
+}
+
+pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {
+    make::class(block, &wanted.class)?;
+    let now = block.now().wall;
+    if let Some(found) = find_unique(block, wanted, now)? {
+        return Ok(found);
+    }
+    let id = match wanted.run {
+        Some(run) if make::find_run(block, run)?.is_some() => return Err(RunFault::RunExists(run).into()),
+        Some(run) => run,
+        None => seal::fresh_id(block, shared)?,
+    };
+    let job = match &wanted.job {
+        Some(job) => job.clone(),
+        None => JobId::new(format!("job-{id}"))?,
+    };
+    let submitted = Submitted { job: job.clone(), run: id, is_new: true };
+    stage_new_job(block, wanted, id, job)?;
+    if let Some((key, window)) = &wanted.unique {
+        let window = window.map(|window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
+        let until = window.map_or(i64::MAX, |window| now.0.saturating_add(window));
+        let value = [&until.to_le_bytes()[..], submitted.job.as_str().as_bytes()].concat();
+        block.stage(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)), Some(&value))?;
+    }
+    Ok(submitted)
+}
+
+fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, run: RunId, id: JobId) -> Result<()> {
+    if make::find_job(block, &id)?.is_some() {
+        return Err(RunFault::JobExists(id).into());
+    }
+    let now = block.now().wall;
+    let mut job = Job {
+        id,
+        class: wanted.class.clone(),
+        outcome: None,
+        created: now,
+        deadline: wanted.deadline,
+        first: run,
+        latest: run,
+        attempts: 1,
+        tags: wanted.tags.clone(),
+        after: wanted.after.clone(),
+        waiting: 0,
+        on_failed: wanted.on_failed,
+        is_urgent: wanted.is_urgent,
+        is_hurt: false,
+        gate: wanted.gate,
+        unique: wanted.unique.as_ref().map(|(key, _)| index::unique_hash(&wanted.class, key)),
+    };
+    for before in &wanted.after {
+        match make::job(block, before)?.outcome {
+            Some(outcome) => job.is_hurt |= !outcome.is_success(),
+            // A job named twice is waited for once.
+            None if block.row(&RUN_INDEX, &index::waiter(before, run))?.is_some() => {}
+            None => {
+                job.waiting += 1;
+                mark(block, &index::waiter(before, run))?;
+            }
+        }
+    }
+    let (origin, input) = (Origin::First, Input::Own(&wanted.input));
+    let made = make::make(block, &NewRun { id: run, job: &job, origin, depth: 0, root: run, input, now })?;
+    stage_job(block, &job)?;
+    make::dispatch(block, &made, &job, wanted.at)
+}
+
+/// The job that was submitted with the same key, if the key is still taken.
+fn find_unique(block: &Atomic<'_>, wanted: &Submission, now: Timestamp) -> Result<Option<Submitted>> {
+    let Some((key, _)) = &wanted.unique else { return Ok(None) };
+    let Some(row) = block.row(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)))? else {
+        return Ok(None);
+    };
+    let damaged = || Error::damaged("run_index", "until when a key is taken, and by which job");
+    let (until, job) = row.split_first_chunk::<8>().ok_or_else(damaged)?;
+    if now.0 >= i64::from_le_bytes(*until) {
+        return Ok(None);
+    }
+    let job = JobId::new(std::str::from_utf8(job).map_err(|_| damaged())?)?;
+    // A job that was swept away since counts as none.
+    Ok(make::find_job(block, &job)?.map(|job| Submitted { job: job.id, run: job.first, is_new: false }))
+}
+
+pub(super) fn check_submission(wanted: &Submission) -> Result<()> {
+    if let Some((key, _)) = &wanted.unique {
+        check_name("an idempotency key", key)?;
+    }
+    wanted.tags.iter().try_for_each(|tag| check_name("a tag", tag))?;
+    for (of, found) in [("tags", wanted.tags.len()), ("jobs to wait for", wanted.after.len())] {
+        if found > LIST_MAX {
+            return Err(RunFault::Name { of, most: LIST_MAX, found }.into());
+        }
+    }
+    Ok(())
+}

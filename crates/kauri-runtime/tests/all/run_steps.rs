@@ -1,0 +1,246 @@
+//! Durable steps and waits of runs, claim by claim.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kauri_runtime::run::{
+    Class, Enqueued, FanOut, Halt, LiveRun, Outcome, Retry, Run, RunFault, State, StepKind, Submission, Takeover,
+};
+use kauri_runtime::{Error, Failure, Policy, Read, Write};
+use kauri_tree::Table;
+use kauri_wire::pack::MapBuf;
+use kauri_wire::{RunId, Timestamp};
+
+use crate::runs::{CREW, crew, setup, setup_with, submit, well};
+
+const COUNTS: Table<str, u64> = Table::new("counts");
+const DONE: Outcome = Outcome::Success { skipped: false };
+
+/// A step that counts under its name how often it was done.
+fn count(run: &mut LiveRun, name: &str) -> Result<u64, Halt> {
+    let result = run.step(name, |step| {
+        let count = step.get(&COUNTS, name)?.unwrap_or(0) + 1;
+        step.put(&COUNTS, name, count)?;
+        Ok(count.to_le_bytes().to_vec())
+    })?;
+    Ok(u64::from_le_bytes(result.try_into().expect("eight bytes")))
+}
+
+fn resuming() -> Class {
+    Class { takeover: Takeover::Resume, ..Class::new(CREW) }
+}
+
+#[test]
+fn a_run_that_goes_on_after_a_crash_does_no_step_twice() {
+    let (setup, runs) = setup_with(&resuming());
+    let run = submit(&runs).run;
+    let stopper = setup.runtime.clone();
+    let mut worker = crew(&setup, move |live| {
+        assert_eq!((count(live, "a")?, count(live, "b")?), (1, 1));
+        stopper.stop();
+        count(live, "c").map(|_| unreachable!("nothing is done after the crash"))
+    });
+    assert!(worker.drain().is_err());
+    let setup = setup.restarted();
+    let runs = setup.runtime.runs();
+    assert_eq!(runs.run(run).unwrap().state, State::Running);
+    let mut worker = crew(&setup, |live| {
+        let counts = [count(live, "a")?, count(live, "b")?, count(live, "c")?];
+        assert_eq!(counts, [1, 1, 1]);
+        well(live)
+    });
+    worker.drain().unwrap();
+    let ended = runs.run(run).unwrap();
+    assert_eq!((ended.outcome(), ended.steps, ended.claims), (Some(DONE), 3, 2));
+}
+
+#[test]
+fn a_step_that_fails_leaves_nothing_and_what_it_read_is_validated() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let (other, passes) = (setup.runtime.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&passes);
+    let mut worker = crew(&setup, move |live| {
+        let failed = live.step("bad", |step| {
+            step.put(&COUNTS, "bad", 1)?;
+            Err(Failure::fatal("no"))
+        });
+        assert!(matches!(failed, Err(Halt::Failed(why)) if &*why == "no"));
+        live.step("good", |step| {
+            let count = step.get(&COUNTS, "good")?.unwrap_or(0);
+            if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+                // Somebody else is quicker: the step is done again on what that one left.
+                other.atomic(|block| block.put(&COUNTS, "good", 7))?;
+            }
+            step.put(&COUNTS, "good", count + 1)?;
+            Ok(Vec::new())
+        })?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    let good = setup.runtime.read(|view| view.get(&COUNTS, "good")).unwrap();
+    let bad = setup.runtime.read(|view| view.get(&COUNTS, "bad")).unwrap();
+    assert_eq!((good, bad, passes.load(Ordering::Relaxed)), (Some(8), None, 2));
+    assert_eq!(runs.run(run).unwrap().steps, 1);
+}
+
+#[test]
+fn a_sleeping_run_holds_nothing_and_goes_on_at_the_moment_that_was_said_first() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        let now = live.now().wall;
+        count(live, "before")?;
+        live.sleep_until("nap", Timestamp(now.0 + 10_000))?;
+        assert_eq!(count(live, "after")?, 1);
+        well(live)
+    });
+    worker.drain().unwrap();
+    let gauges = setup.runtime.gauges().unwrap();
+    assert_eq!((gauges.inbox, gauges.leases, gauges.timers), (0, 0, 1));
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    setup.advance(9_999);
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    // Also after a restart: it is no crash to sleep.
+    let setup = setup.restarted();
+    let runs = setup.runtime.runs();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    let mut worker = crew(&setup, |live| {
+        let now = live.now().wall;
+        assert_eq!(count(live, "before")?, 1);
+        live.sleep_until("nap", Timestamp(now.0 + 10_000))?;
+        assert_eq!(count(live, "after")?, 1);
+        well(live)
+    });
+    setup.advance(1);
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+}
+
+#[test]
+fn signals_wait_for_the_run_and_the_run_for_signals() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (own, inside) = (Arc::clone(&heard), runs.clone());
+    let mut worker = crew(&setup, move |live| {
+        let first = live.wait_for_signal("go")?;
+        let second = live.wait_for_signal("go")?;
+        if live.run().steps == 2 {
+            // While it runs, nobody needs to wake it.
+            inside.signal(live.id(), "stop", b"3")?;
+        }
+        let third = live.wait_for_signal("stop")?;
+        *own.lock().unwrap() = vec![first, second, third];
+        well(live)
+    });
+    runs.signal(run, "go", b"1").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    runs.signal(run, "other", b"nobody takes it").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    runs.signal(run, "go", b"2").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(*heard.lock().unwrap(), [b"1".to_vec(), b"2".to_vec(), b"3".to_vec()]);
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+    assert!(matches!(runs.signal(run, "go", b""), Err(Error::Run(RunFault::Ended(_)))));
+}
+
+#[test]
+fn code_that_changed_under_a_run_is_reported_with_both_sides_and_nothing_is_done_again() {
+    type Code = fn(&mut LiveRun) -> Result<(), Halt>;
+    let others: [(Code, &str); 3] = [
+        (|live| count(live, "b").map(drop), "step 0 is recorded as work \"a\", and the code asks for work \"b\""),
+        (|live| live.wait_for_signal("a").map(drop), "and the code asks for a wait for a signal \"a\""),
+        (|_| Ok(()), "step 0 is recorded as work \"a\", and the code ends before it"),
+    ];
+    for (code, words) in others {
+        let (setup, runs) = setup_with(&Class { retry: Retry::never(), ..resuming() });
+        let run = submit(&runs).run;
+        crew(&setup, |live| {
+            count(live, "a")?;
+            live.wait_for_signal("go").and_then(|_| well(live))
+        })
+        .drain()
+        .unwrap();
+        runs.signal(run, "go", b"").unwrap();
+        crew(&setup, move |live| code(live).and_then(|()| well(live))).drain().unwrap();
+        let ended = runs.run(run).unwrap();
+        assert_eq!((ended.outcome(), ended.steps), (Some(Outcome::VersionMismatch), 1));
+        let mut out = Vec::new();
+        runs.export(run, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap().replace('\\', "");
+        assert!(text.contains(words), "expected {words}, found {text}");
+        assert_eq!(setup.runtime.read(|view| view.get(&COUNTS, "a")).unwrap(), Some(1));
+    }
+}
+
+#[test]
+fn a_retry_from_a_step_keeps_the_steps_before_it_and_has_the_input_it_was_given() {
+    let (setup, runs) = setup();
+    let run = runs.submit(&Submission::new("work", "bad")).unwrap().run;
+    let code = |live: &mut LiveRun| {
+        count(live, "a")?;
+        count(live, "b")?;
+        if live.input() == b"bad" {
+            return Err(Halt::Failed("bad input".into()));
+        }
+        well(live)
+    };
+    crew(&setup, code).drain().unwrap();
+    assert!(matches!(runs.retry_from(run, "c", None), Err(Error::Run(RunFault::NoStep(_)))));
+    let next = runs.retry_from(run, "b", Some(b"good")).unwrap();
+    assert_eq!((next.kept, next.steps, next.parent(), next.attempt()), (1, 1, Some(run), 2));
+    crew(&setup, code).drain().unwrap();
+    let ended = runs.run(next.id).unwrap();
+    assert_eq!((ended.outcome(), ended.steps), (Some(DONE), 2));
+    let counts = ["a", "b"].map(|name| setup.runtime.read(|view| view.get(&COUNTS, name)).unwrap());
+    assert_eq!(counts, [Some(1), Some(2)]);
+    assert_eq!((runs.input(run).unwrap(), runs.input(next.id).unwrap()), (b"bad".to_vec(), b"good".to_vec()));
+    let names: Vec<_> = runs.steps(next.id).unwrap().into_iter().map(|step| (step.kind, step.name)).collect();
+    assert_eq!(names, [(StepKind::Work, "a".into()), (StepKind::Work, "b".into())]);
+}
+
+#[test]
+fn a_run_waits_for_its_child_without_a_thread_and_hears_how_it_ended() {
+    let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { fan_out, ..Class::new(CREW) });
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(1), ..Retry::default() };
+    runs.define("part", &Class { retry, ..Class::new(CREW) }).unwrap();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        if &*live.run().class == "part" {
+            return Err(Halt::Failed("it always fails".into()));
+        }
+        let child = live.step("ask", |step| match step.enqueue("part", MapBuf::new().view())? {
+            Enqueued::Made(run) => Ok(run.as_bytes().to_vec()),
+            other => Err(Failure::fatal(format!("{other:?}"))),
+        })?;
+        let child = RunId::from_bytes(child.try_into().expect("sixteen bytes")).expect("a run");
+        assert_eq!(live.wait_for(child)?, Outcome::ScriptError);
+        well(live)
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    setup.advance(1000);
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+    let below = runs.lineage(run).unwrap().descendants;
+    assert_eq!(below.iter().map(Run::attempt).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn resumed_runs_that_come_to_no_end_are_a_crash_after_their_budget() {
+    let (setup, runs) = setup_with(&Class { retry: Retry::never(), ..resuming() });
+    let run = submit(&runs).run;
+    for _ in 0..3 {
+        let policy = Policy { delivery_budget: 2, ..Policy::default() };
+        let mut worker = setup.runtime.run_worker(CREW, policy, |_: &mut LiveRun| Err(Halt::Runtime(Error::Stopped)));
+        drop(worker.tick());
+        setup.advance(5000);
+    }
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(Outcome::ExecutorCrash));
+}

@@ -1,0 +1,491 @@
+//! A trial of jobs and runs on a simulated disk, under every fault there is.
+//!
+//! Jobs come in, some of them twice. Some runs ask for derived work, and some of that asks for more; some fail now and then, some always; some
+//! sleep, wait for a signal, or for the work they asked for; some are cancelled in the middle. Some classes begin a run anew whose driver
+//! died, others let it go on.
+//! Whatever crashes meanwhile: in the end every run has one outcome and a stream of events without a gap whose hash matches; every parent is
+//! there, and what a run asked for was made once; every recorded step was done once; and nothing waits for anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kauri_runtime::planted::Bug;
+use kauri_runtime::run::{
+    Class, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Retry, Run, Runs, State,
+    StepKind, Submission, Takeover, work_hash,
+};
+use kauri_runtime::substrate::{KeyRange, TableName, prefix_end};
+use kauri_runtime::testing::{Faults, World};
+use kauri_runtime::{Builder, Failure, Policy, Read, Runtime, Worker, Write};
+use kauri_tree::Table;
+use kauri_wire::pack::{Map, MapBuf, Value};
+use kauri_wire::run::{Event, EventType, Level};
+use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
+
+use crate::ground::DiskGround;
+use crate::rng::Rng;
+use crate::world::Story;
+
+const CREW: WorkerId = WorkerId(5);
+/// How often each step was done, by run and name.
+const DONE: Table<(RunId, String), u64> = Table::new("done");
+const CLASSES: [&str; 3] = ["tree", "resumed", "plain"];
+
+/// A world of jobs to be tried. Everything in it follows from the seed.
+#[derive(Clone, Debug)]
+pub struct RunTrial {
+    /// The seed.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Whether the disk fails now and then.
+    pub disk_fails: bool,
+    /// How many jobs there are.
+    pub jobs: u64,
+    /// A bug to be found.
+    pub bug: Option<Bug>,
+}
+
+impl RunTrial {
+    /// The world of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::of(seed, &[11]);
+        Self { seed, faults: Faults::ALL, disk_fails: true, jobs: 2 + rng.below(5), bug: None }
+    }
+
+    /// The same world with this bug in it.
+    #[must_use]
+    pub fn with(self, bug: Bug) -> Self {
+        Self { bug: Some(bug), ..self }
+    }
+
+    /// Lets the world run and looks at what is left.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn run(&self) -> Result<Story, String> {
+        let mut rng = Rng::of(self.seed, &[12]);
+        let page_bytes = *rng.pick(&[512, 1024, 4096]);
+        let ground = DiskGround::new(self.seed, page_bytes, if self.disk_fails { 8 } else { 0 });
+        let crew = 1 + rng.index(3);
+        let bug = self.bug;
+        // Crashes and pauses are many here; they must not end what would be resumed.
+        let policy = Policy { delivery_budget: 1000, ..Policy::default() };
+        let own = policy.clone();
+        let configure = move |builder: Builder, _: &_| match bug {
+            Some(bug) => builder.policy(own.clone()).planted(bug),
+            None => builder.policy(own.clone()),
+        };
+        let workers = move |runtime: &Runtime| -> Vec<Worker> {
+            let worker = |_| {
+                let runs = runtime.runs();
+                runtime.run_worker(CREW, policy.clone(), move |live: &mut LiveRun| drive(&runs, live))
+            };
+            (0..crew).map(worker).collect()
+        };
+        let world = World::new(self.seed, ground, workers, configure).map_err(words)?;
+        let mut trial = Running { world, rng, jobs: self.jobs, known: BTreeMap::new() };
+        trial.define()?;
+        trial.world.set_faults(self.faults);
+        trial.run().map_err(|what| format!("{what} (seed {})", self.seed))
+    }
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// What a run does follows from its number, and from nothing else.
+fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
+    let number = number_of(live.input());
+    let attempt = live.run().attempt();
+    say(live, "begun")?;
+    step(live, "first")?;
+    if number % 5 == 1 {
+        let due = Timestamp(live.now().wall.0 + 40);
+        live.sleep_until("nap", due)?;
+    }
+    let mut children = Vec::new();
+    if live.run().depth < 2 && number.is_multiple_of(3) {
+        for at in 0..2 {
+            children.push(ask(live, number, at)?);
+        }
+    }
+    if waits_for_signal(number) {
+        live.wait_for_signal("go")?;
+    }
+    if number % 3 == 1 && live.run().depth < 2 {
+        wish(live, number + 100)?;
+    }
+    if live.run().depth == 1 {
+        match runs.signal(live.run().root, "go", b"") {
+            Ok(()) | Err(kauri_runtime::Error::Run(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // All of one tree ask for these.
+        (700..703).try_for_each(|number| wish(live, number))?;
+    }
+    step(live, "second")?;
+    if number.is_multiple_of(2) {
+        for child in children {
+            live.wait_for(child)?;
+        }
+    }
+    match number % 11 {
+        4 => Err(Halt::Failed("always".into())),
+        5 if attempt == 1 => Err(Halt::Failed("the first time".into())),
+        6 if attempt == 1 => {
+            Ok(Ending::failure(live.now().wall, Outcome::ExecutorCrash, "what drives a run may die of it"))
+        }
+        _ => {
+            say(live, "done")?;
+            Ok(Ending::success(live.now().wall, Map::EMPTY))
+        }
+    }
+}
+
+fn waits_for_signal(number: u64) -> bool {
+    number % 7 == 2 || number.is_multiple_of(9)
+}
+
+fn params(number: u64) -> MapBuf {
+    let mut params = MapBuf::new();
+    params.put("n", number);
+    params
+}
+
+/// The number in an input.
+fn number_of(input: &[u8]) -> u64 {
+    let map = Map::decode(input).unwrap_or(Map::EMPTY);
+    match map.get("n") {
+        Some(Value::Uint(number)) => number,
+        _ => 0,
+    }
+}
+
+fn say(live: &mut LiveRun, message: &str) -> Result<(), Halt> {
+    let payload = Event::Log { level: Level::Info, message, fields: None }.payload().view().encode();
+    let ts = live.now().wall.0;
+    live.append(&[EventDraft { kind: EventType::Log, ts, payload }])?;
+    Ok(())
+}
+
+/// A step that counts how often it was done.
+fn step(live: &mut LiveRun, name: &str) -> Result<(), Halt> {
+    let id = live.id();
+    live.step(name, |step| {
+        let count = step.get(&DONE, (id, name))?.unwrap_or(0);
+        step.put(&DONE, (id, name), count + 1)?;
+        Ok(Vec::new())
+    })?;
+    Ok(())
+}
+
+/// Asks for derived work in a step.
+fn ask(live: &mut LiveRun, number: u64, at: u64) -> Result<RunId, Halt> {
+    let id = live.id();
+    let name = format!("ask {at}");
+    // Runs of one tree ask for some of the same.
+    let (target, params) = (CLASSES[usize::try_from(number + at).unwrap_or(0) % 3], params(number / 3 + at * 7));
+    let child = live.step(&name, |step| {
+        let count = step.get(&DONE, (id, &name))?.unwrap_or(0);
+        step.put(&DONE, (id, &name), count + 1)?;
+        match step.enqueue(target, params.view())? {
+            Enqueued::Made(run) | Enqueued::Same(run) => Ok(run.as_bytes().to_vec()),
+            Enqueued::Skipped(skip) => Err(Failure::fatal(skip.as_str())),
+        }
+    })?;
+    let bytes = child.try_into().map_err(|_| Halt::Failed("sixteen bytes".into()))?;
+    RunId::from_bytes(bytes).map_err(|error| Halt::Failed(error.to_string().into()))
+}
+
+/// Asks for derived work by an event.
+fn wish(live: &mut LiveRun, number: u64) -> Result<(), Halt> {
+    let params = params(number);
+    let event = Event::Enqueue { target: "plain", params: params.view(), source: None, category: None };
+    let draft = EventDraft { kind: EventType::Enqueue, ts: 1, payload: event.payload().view().encode() };
+    live.append(&[draft])?;
+    Ok(())
+}
+
+/// A world under way.
+struct Running {
+    world: World<DiskGround>,
+    rng: Rng,
+    jobs: u64,
+    /// The first runs of jobs that somebody was told of, by key.
+    known: BTreeMap<u64, RunId>,
+}
+
+impl Running {
+    fn run(mut self) -> Result<Story, String> {
+        for key in 0..self.jobs {
+            self.submit(key)?;
+            if self.rng.chance(1, 3) {
+                // Somebody did not hear the answer and submits it again.
+                self.submit(key)?;
+            }
+            let ticks = self.rng.index(12);
+            self.world.run(ticks).map_err(words)?;
+            self.meddle()?;
+        }
+        for _ in 0..6 {
+            self.world.run(15).map_err(words)?;
+            self.meddle()?;
+        }
+        let lives = self.world.runtime().incarnation();
+        self.world.ground_mut().heal();
+        self.come_to_an_end()?;
+        self.check()?;
+        let (faults, disk) = (self.world.hits(), self.world.ground().hits());
+        Ok(Story { faults, disk, lives, handled: self.world.runtime().metrics().commits })
+    }
+
+    fn define(&mut self) -> Result<(), String> {
+        for name in CLASSES {
+            let rng = &mut self.rng;
+            let pause = *rng.pick(&[Duration::ZERO, Duration::from_millis(30)]);
+            let attempts_max = u32::try_from(1 + rng.below(3)).expect("small");
+            let retry = Retry { attempts_max, pause, ..Retry::default() };
+            let takeover = if name == "resumed" { Takeover::Resume } else { Takeover::Crash };
+            let parallel = u32::try_from(1 + rng.below(3)).expect("small");
+            let fan_out = FanOut { depth_max: 2, parallel, ..FanOut::default() };
+            let class = Class { retry, takeover, fan_out, ..Class::new(CREW) };
+            self.insist(|runs| runs.define(name, &class))?;
+        }
+        Ok(())
+    }
+
+    /// Does something until it is known to have been done; it may be done more than once.
+    fn insist<T>(&mut self, what: impl Fn(&Runs) -> kauri_runtime::Result<T>) -> Result<T, String> {
+        for _ in 0..1000 {
+            match what(&self.world.runtime().runs()) {
+                Ok(value) => return Ok(value),
+                Err(_) if self.world.has_crashed() => self.world.restart().map_err(words)?,
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(words(error)),
+            }
+        }
+        Err("something could not be done in a thousand lives".to_owned())
+    }
+
+    fn submit(&mut self, key: u64) -> Result<(), String> {
+        let number = self.jobs * 31 + key * 13;
+        let class = CLASSES[usize::try_from(number % 3).unwrap_or(0)];
+        let mut job = Submission::new(class, params(number).view().encode()).once(key.to_string());
+        if key % 3 == 2 {
+            job = job.one_at_a_time("key");
+        }
+        if let (4, Some(before)) = (key, self.known.get(&0)) {
+            job = job.after(JobId::new(format!("job-{before}")).map_err(words)?);
+        }
+        let submitted = self.insist(|runs| runs.submit(&job))?;
+        match self.known.insert(key, submitted.run) {
+            Some(before) if before != submitted.run => Err(format!("job {key} was made twice")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Cancels, signals or retries something.
+    fn meddle(&mut self) -> Result<(), String> {
+        let known = self.insist(|runs| runs.list(None, usize::MAX))?;
+        if known.is_empty() {
+            return Ok(());
+        }
+        let run = self.rng.pick(&known).clone();
+        match self.rng.below(6) {
+            0 => drop(self.insist(|runs| runs.cancel(run.id))?),
+            1 | 2 if run.outcome().is_none() => self.signal(run.id)?,
+            3 => {
+                // Only what failed and has no other run after it can be retried: else it is refused.
+                let id = run.id;
+                self.insist(|runs| match runs.retry(id) {
+                    Ok(_) | Err(kauri_runtime::Error::Run(_)) => Ok(()),
+                    Err(error) => Err(error),
+                })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, run: RunId) -> Result<(), String> {
+        self.insist(|runs| match runs.signal(run, "go", b"") {
+            Ok(()) | Err(kauri_runtime::Error::Run(_)) => Ok(()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Faults off: everything comes to its end, with a signal for whoever waits for one.
+    fn come_to_an_end(&mut self) -> Result<(), String> {
+        for _ in 0..100 {
+            self.world.settle().map_err(words)?;
+            let all = self.world.runtime().runs().list(None, usize::MAX).map_err(words)?;
+            let open: Vec<RunId> = all.iter().filter(|run| run.outcome().is_none()).map(|run| run.id).collect();
+            if open.is_empty() {
+                return Ok(());
+            }
+            self.check_signals(&open)?;
+            for run in open {
+                self.signal(run)?;
+            }
+        }
+        let all = self.world.runtime().runs().list(None, usize::MAX).map_err(words)?;
+        let open = all.iter().find(|run| run.outcome().is_none());
+        Err(format!("a run never comes to its end: {open:?}"))
+    }
+
+    /// Nobody waits who was told what they wait for.
+    fn check_signals(&self, open: &[RunId]) -> Result<(), String> {
+        let rows = self.world.runtime().substrate().snapshot().map_err(words)?;
+        for run in open {
+            let until = prefix_end(run.as_bytes());
+            let range = KeyRange { from: run.as_bytes(), until: until.as_deref() };
+            if self.waits(*run)? && rows.count(&"signals".into(), range).map_err(words)? > 0 {
+                return Err(format!("run {run} is parked, and was told to go"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a run is parked until it is told to go.
+    fn waits(&self, run: RunId) -> Result<bool, String> {
+        let runs = self.world.runtime().runs();
+        let number = number_of(&runs.input(run).map_err(words)?);
+        let steps = runs.steps(run).map_err(words)?;
+        let is_parked = runs.run(run).map_err(words)?.state == State::Parked;
+        let has_heard = steps.iter().any(|step| step.kind == StepKind::Signal);
+        Ok(is_parked && waits_for_signal(number) && !has_heard)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let runs = self.world.runtime().runs();
+        let all = runs.list(None, usize::MAX).map_err(words)?;
+        let by_id: BTreeMap<RunId, Run> = all.iter().map(|run| (run.id, run.clone())).collect();
+        for run in &all {
+            check_stream(&runs, run)?;
+            check_lineage(&by_id, run)?;
+            self.check_steps(&runs, run)?;
+        }
+        check_jobs(&runs, &all)?;
+        check_trees(&runs, &all)?;
+        self.check_nothing_waits()
+    }
+
+    /// Every recorded step was done once, and nothing else was done.
+    fn check_steps(&self, runs: &Runs, run: &Run) -> Result<(), String> {
+        let recorded = runs.steps(run.id).map_err(words)?;
+        let work: BTreeSet<String> =
+            recorded.iter().filter(|step| step.kind == StepKind::Work).map(|step| step.name.to_string()).collect();
+        for name in ["first", "second", "ask 0", "ask 1"] {
+            let runtime = self.world.runtime();
+            let times = runtime.read(|view| view.get(&DONE, (run.id, name))).map_err(words)?.unwrap_or(0);
+            let expected = u64::from(work.contains(name));
+            if times != expected {
+                return Err(format!("step {name:?} of run {} was done {times} times, not {expected}", run.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// No message, lease, timer, gate or mark is left of anything.
+    fn check_nothing_waits(&self) -> Result<(), String> {
+        let runtime = self.world.runtime();
+        let gauges = runtime.gauges().map_err(words)?;
+        let left = [("inbox", gauges.inbox), ("leases", gauges.leases), ("timers", gauges.timers)];
+        if let Some((table, rows)) = left.into_iter().find(|(_, rows)| *rows > 0) {
+            return Err(format!("{rows} rows are left in {table}"));
+        }
+        let rows = runtime.substrate().snapshot().map_err(words)?;
+        let index: TableName = "run_index".into();
+        for tag in *b"rwaqp" {
+            let count = rows.count(&index, KeyRange { from: &[tag], until: Some(&[tag + 1]) }).map_err(words)?;
+            if count > 0 {
+                return Err(format!("{count} marks `{}` are left in the index of runs", char::from(tag)));
+            }
+        }
+        match rows.count(&"signals".into(), KeyRange::ALL).map_err(words)? {
+            0 => Ok(()),
+            count => Err(format!("{count} signals are left")),
+        }
+    }
+}
+
+/// Events are numbered without a gap, the hash matches, and the terminal event is the last and only one.
+fn check_stream(runs: &Runs, run: &Run) -> Result<(), String> {
+    if !runs.verify(run.id).map_err(words)? {
+        return Err(format!("the events of run {} are not what its seal says", run.id));
+    }
+    let events = runs.events(run.id, 0, usize::MAX).map_err(words)?;
+    let terminal: Vec<u64> = events.iter().filter(|event| event.kind.is_terminal()).map(|event| event.seq).collect();
+    if terminal != [run.events] || !matches!(run.state, State::Sealed(_)) {
+        return Err(format!("run {} has terminal events at {terminal:?} of {}", run.id, run.events));
+    }
+    Ok(())
+}
+
+fn check_lineage(by_id: &BTreeMap<RunId, Run>, run: &Run) -> Result<(), String> {
+    let Some(parent) = run.parent() else {
+        return if run.root == run.id && run.depth == 0 { Ok(()) } else { Err(format!("{} is no root", run.id)) };
+    };
+    let parent = by_id.get(&parent).ok_or_else(|| format!("the parent of run {} is not there", run.id))?;
+    let is_right = match run.origin {
+        Origin::First => false,
+        Origin::Retry { attempt, .. } => {
+            attempt == parent.attempt() + 1
+                && parent.job == run.job
+                && parent.outcome().is_some_and(|outcome| !outcome.is_success())
+                && (parent.depth, parent.root) == (run.depth, run.root)
+        }
+        Origin::Child { depth, .. } => depth == parent.depth + 1 && parent.root == run.root && parent.job != run.job,
+    };
+    if is_right { Ok(()) } else { Err(format!("the lineage of run {} does not fit that of its parent", run.id)) }
+}
+
+/// Each job's attempts follow each other, and it ended as the last of them did.
+fn check_jobs(runs: &Runs, all: &[Run]) -> Result<(), String> {
+    let jobs: BTreeSet<&JobId> = all.iter().map(|run| &run.job).collect();
+    for id in jobs {
+        let job = runs.job(id).map_err(words)?;
+        let attempts = runs.attempts(id).map_err(words)?;
+        let numbers: Vec<u32> = attempts.iter().map(Run::attempt).collect();
+        let last = attempts.last().ok_or_else(|| format!("job {id} has no run"))?;
+        let expected: Vec<u32> = (1..=job.attempts).collect();
+        if numbers != expected || job.latest != last.id || job.outcome != last.outcome() {
+            return Err(format!("job {id} has attempts {numbers:?} and ended with {:?}", job.outcome));
+        }
+    }
+    Ok(())
+}
+
+/// In each tree, what was asked for and what was made are the same, each once.
+fn check_trees(runs: &Runs, all: &[Run]) -> Result<(), String> {
+    let mut asked: BTreeMap<RunId, BTreeSet<[u8; 32]>> = BTreeMap::new();
+    let mut made: BTreeMap<RunId, Vec<[u8; 32]>> = BTreeMap::new();
+    for run in all {
+        for event in runs.events(run.id, 0, usize::MAX).map_err(words)? {
+            let payload = Map::decode(&event.payload).map_err(words)?;
+            if let Ok(Event::Enqueue { target, params, .. }) = Event::decode(event.kind, payload) {
+                asked.entry(run.root).or_default().insert(work_hash(target, params).map_err(words)?);
+            }
+        }
+        if let Origin::Child { .. } = run.origin {
+            let input = runs.input(run.id).map_err(words)?;
+            let params = Map::decode(&input).map_err(words)?;
+            made.entry(run.root).or_default().push(work_hash(&run.class, params).map_err(words)?);
+        }
+    }
+    for (root, made) in &made {
+        let once: BTreeSet<[u8; 32]> = made.iter().copied().collect();
+        if once.len() != made.len() {
+            return Err(format!("derived work of run {root} was made twice"));
+        }
+    }
+    let made: BTreeMap<RunId, BTreeSet<[u8; 32]>> =
+        made.into_iter().map(|(root, made)| (root, made.into_iter().collect())).collect();
+    match asked == made {
+        true => Ok(()),
+        false => Err("what was asked for and what was made are not the same work".to_owned()),
+    }
+}
