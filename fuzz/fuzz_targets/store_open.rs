@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use kauri_fuzz::{allocation, reseal};
 use kauri_tree::disk::{Disk, MemoryDisk, Open};
-use kauri_tree::{Options, Read, Result, Store, Table, Write};
+use kauri_tree::{Options, Pin, Read, Result, Snapshot, Store, Table, Write};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -24,7 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     let disk = disk_of(&bytes);
     let Ok(store) = allocation::within(most, || open(&disk)) else { return };
     let whole = allocation::within(most, || store.verify());
-    if let (Ok(rows), Ok(_)) = (read(&store), whole) {
+    let rows = read(&store.snapshot());
+    if let (Ok(rows), Ok(_)) = (rows, whole) {
         go_on(&disk, store, rows);
     }
 });
@@ -44,8 +45,7 @@ fn open(disk: &MemoryDisk) -> Result<Store> {
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// All rows of all tables of bytes.
-fn read(store: &Store) -> Result<BTreeMap<String, Rows>> {
-    let snapshot = store.snapshot();
+fn read(snapshot: &Snapshot<'_>) -> Result<BTreeMap<String, Rows>> {
     let mut tables = BTreeMap::new();
     for name in snapshot.tables() {
         let table = Table::<[u8], [u8]>::named(name.to_owned());
@@ -71,8 +71,24 @@ fn go_on(disk: &MemoryDisk, store: Store, mut rows: BTreeMap<String, Rows>) {
         txn.commit().expect("committed");
         rows.insert(KEY.to_vec(), vec![7; 300]);
     }
+    let pins = store.pins();
     drop(store);
     let store = open(disk).expect("opened again");
-    store.verify().expect("whole again");
-    assert!(read(&store).expect("read again") == rows, "the same rows");
+    assert!(store.verify().expect("whole again").pins == pins.len(), "the same pins");
+    assert!(read(&store.snapshot()).expect("read again") == rows, "the same rows");
+    unpin(&store, &pins);
+    assert!(read(&store.snapshot()).expect("read without pins") == rows, "the same rows");
+}
+
+/// Every pin can be read, and taken away, until nothing is kept.
+fn unpin(store: &Store, pins: &[Pin]) {
+    for pin in pins {
+        let pinned = store.as_of(&pin.name).expect("read").expect("listed");
+        read(&pinned).expect("a pin of a store that is whole");
+        drop(pinned);
+        assert!(store.unpin(&pin.name).expect("unpinned"), "listed");
+    }
+    assert!(store.verify().expect("whole without pins").kept_pages == 0, "nothing is kept");
+    store.pin("new", 7).expect("pinned");
+    assert!(store.verify().expect("whole with a pin").pins == 1, "one pin");
 }

@@ -117,6 +117,10 @@ fn kept_pages(state: &State) -> Result<BTreeMap<u32, Keeping>> {
     let mut pages = BTreeMap::new();
     for (pin, dead) in listed.into_iter().chain(state.pager.kept()) {
         let keeping = Keeping { pin, birth: dead.birth };
+        // Before the pages are noted one by one: there may be no more of them than the store has.
+        if dead.run.first.checked_add(dead.run.pages).is_none_or(|end| end > state.pager.end()) {
+            return Err(corrupt(dead.run.first, "kept pages inside the store", dead.run.pages.into()));
+        }
         if dead.birth > pin || state.pager.birth(dead.run.first).is_some_and(|birth| birth < dead.birth) {
             return Err(corrupt(dead.run.first, "a kept page that was born before its pin", dead.birth.number()));
         }
