@@ -1,17 +1,21 @@
 //! The page that says which test shows which sentence of the contract.
 
 /// Where its tests are.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 23] = [
     include_str!("blocks.rs"),
     include_str!("boot.rs"),
     include_str!("failures.rs"),
+    include_str!("leases.rs"),
     include_str!("messages.rs"),
     include_str!("observing.rs"),
+    include_str!("restores.rs"),
     include_str!("substrates.rs"),
     include_str!("threads.rs"),
     include_str!("timers.rs"),
+    include_str!("traces.rs"),
     include_str!("coverage.rs"),
     include_str!("../../src/dedupe.rs"),
+    include_str!("../../src/mutation.rs"),
     include_str!("../../src/policy.rs"),
     include_str!("../../src/schema.rs"),
     include_str!("../../../kauri-sim/tests/all/worlds.rs"),
