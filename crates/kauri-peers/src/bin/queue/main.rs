@@ -1,7 +1,7 @@
 //! Kauri's runtime against durable queues that run here: the suite `queue` of the benchmarks.
 //!
 //! ```text
-//! cargo xtask bench queue [--quick] [--json FILE] [-- --servers DIR]
+//! cargo xtask bench queue [--quick] [--json FILE]       servers elsewhere than on the path: queue --servers DIR
 //! ```
 //!
 //! Everybody promises the same: a job that was accepted, and that one is done, survives a power cut. Everybody has the same number of
