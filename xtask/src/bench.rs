@@ -12,13 +12,16 @@ pub(crate) struct Extent {
     /// Of the store: what operations cost with ever more rows, up to so many.
     pub(crate) scaling: bool,
     pub(crate) rows: Option<u64>,
+    /// Of the runtime: steps and memory with so many messages.
+    pub(crate) depth: Option<u64>,
 }
 
 impl Extent {
     fn arguments(&self) -> Vec<String> {
         let flags = [(self.quick, "--quick"), (self.scaling, "--scaling")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
-        flags.chain(self.rows.map(|rows| format!("--rows={rows}"))).collect()
+        let flags = flags.chain(self.rows.map(|rows| format!("--rows={rows}")));
+        flags.chain(self.depth.map(|depth| format!("--depth={depth}"))).collect()
     }
 }
 
@@ -59,9 +62,9 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_passed_on() {
-        let arguments = |quick, scaling, rows| Extent { quick, scaling, rows }.arguments();
-        assert!(arguments(false, false, None).is_empty());
-        assert_eq!(arguments(true, true, Some(7)), ["--quick", "--scaling", "--rows=7"]);
+        let arguments = |quick, scaling, rows, depth| Extent { quick, scaling, rows, depth }.arguments();
+        assert!(arguments(false, false, None, None).is_empty());
+        assert_eq!(arguments(true, true, Some(7), Some(9)), ["--quick", "--scaling", "--rows=7", "--depth=9"]);
     }
 
     #[test]

@@ -78,6 +78,9 @@ enum Command {
         /// The most rows, when scaling
         #[arg(long, value_name = "N", requires = "scaling")]
         rows: Option<u64>,
+        /// Of the runtime: what a step costs with N messages waiting, and the memory that N messages leave
+        #[arg(long, value_name = "N")]
+        depth: Option<u64>,
     },
     /// Run one fuzz target on its kept corpus
     Fuzz {
@@ -112,8 +115,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
         Command::Soak { minutes } => soak::run(&tree, minutes),
-        Command::Bench { suite, quick, json, scaling, rows } => {
-            bench::run(&tree, suite, &bench::Extent { quick, scaling, rows }, json)
+        Command::Bench { suite, quick, json, scaling, rows, depth } => {
+            bench::run(&tree, suite, &bench::Extent { quick, scaling, rows, depth }, json)
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),

@@ -3,7 +3,7 @@
 //! ```text
 //! kauri-bench wire [--quick] [--json FILE]
 //! kauri-bench ledger [--quick] [--json FILE]
-//! kauri-bench runtime [--quick] [--json FILE] [--folder DIR]
+//! kauri-bench runtime [--quick] [--json FILE] [--folder DIR] [--depth N]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -14,6 +14,7 @@
 #![expect(clippy::disallowed_methods, reason = "a binary at the edge: files, threads and clocks are its business")]
 #![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
 
+mod depth;
 mod ledger;
 mod measure;
 mod peer;
@@ -75,6 +76,9 @@ struct RuntimeOptions {
     /// Where stores are made, and removed: a folder on the disk that is to be measured.
     #[arg(long, value_name = "DIR", default_value = ".")]
     folder: PathBuf,
+    /// Instead: what a step costs with N messages waiting, and what memory N messages leave behind.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
+    depth: Option<u32>,
 }
 
 impl Options {
@@ -152,11 +156,21 @@ fn run_ledger(options: &Options) -> io::Result<()> {
     tell(&outcomes, &ledger::goals(&outcomes), file)
 }
 
+/// The most messages of a quick look at the depth.
+const DEPTH_QUICK: u32 = 300_000;
+
 fn run_runtime(options: &RuntimeOptions) -> io::Result<()> {
     let file = options.common.file()?;
+    let words = |error: Box<dyn std::error::Error>| io::Error::other(error.to_string());
+    if let Some(depth) = options.depth {
+        let most = if options.common.quick { depth.min(DEPTH_QUICK) } else { depth };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let outcomes = depth::run(most, |what| eprintln!("{what}")).map_err(words)?;
+        return tell(&outcomes, &depth::goals(&outcomes), file);
+    }
     let size = if options.common.quick { runtime::Size::QUICK } else { runtime::Size::FULL };
     let outcomes = runtime::run(size, &options.folder, |what| eprintln!("{what}"));
-    let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
+    let outcomes = outcomes.map_err(words)?;
     tell(&outcomes, &runtime::goals(&outcomes), file)
 }
 

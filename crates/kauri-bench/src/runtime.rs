@@ -22,7 +22,7 @@ use crate::report::{Bound, Goal};
 /// What the C runner's own benchmark handles, and in which batches.
 const MESSAGES: usize = 5000;
 const BATCH: usize = 64;
-const WORKER: WorkerId = WorkerId(1);
+pub(crate) const WORKER: WorkerId = WorkerId(1);
 const ROWS: Table<u64, u64> = Table::new("rows");
 
 /// How much is measured.
@@ -39,7 +39,7 @@ impl Size {
     pub(crate) const QUICK: Self = Self { rounds: 9, deep: 100_000, waits: 500, durable_steps: 4_000 };
 }
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The clocks of the system.
 struct SystemClock(Instant);
@@ -81,7 +81,7 @@ pub(crate) fn run(size: Size, folder: &Path, mut tell: impl FnMut(&str)) -> Resu
     measured
 }
 
-fn start(store: Store) -> Result<Runtime> {
+pub(crate) fn start(store: Store) -> Result<Runtime> {
     let clock = Arc::new(SystemClock(Instant::now()));
     Ok(Runtime::builder(Arc::new(TreeSubstrate::new(store)), clock).start()?)
 }
@@ -91,7 +91,7 @@ fn message(to: WorkerId, number: usize) -> Result<Message> {
         .with(Flags::DURABLE))
 }
 
-fn send(runtime: &Runtime, to: WorkerId, count: usize) -> Result<()> {
+pub(crate) fn send(runtime: &Runtime, to: WorkerId, count: usize) -> Result<()> {
     let numbers: Vec<usize> = (0..count).collect();
     for part in numbers.chunks(1000) {
         let messages: Vec<Message> = part.iter().map(|number| message(to, *number)).collect::<Result<_>>()?;
@@ -100,7 +100,7 @@ fn send(runtime: &Runtime, to: WorkerId, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn nothing(_: &mut Atomic<'_>, _: MessageRef<'_>) -> std::result::Result<(), Failure> {
+pub(crate) fn nothing(_: &mut Atomic<'_>, _: MessageRef<'_>) -> std::result::Result<(), Failure> {
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use kauri_wire::{Flags, IntentRef, Message, MessageRef, SchemaVersion, Timestamp, WorkerId};
 
 use crate::error::{Error, Result};
+use crate::hold::{Hold, Renewed};
 use crate::merge::{Merge, SeenRanges};
 use crate::named_lease::{self, Acquired, Released};
 use crate::read::{Read, Write};
@@ -20,7 +21,7 @@ use crate::schema::{self, APP_STATE};
 use crate::substrate::{Bytes, Change, KeyRange, Reads, Rows, Seen, SeenRange, TableName, Writes};
 use crate::time::Now;
 
-/// How much a block may hold. What a guest asks for is checked against it.
+/// How much a block may hold. What a guest asks for is checked against it. Each message of a batch has all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockLimits {
     /// Nests inside nests: 16.
@@ -71,6 +72,7 @@ impl Wish {
 pub(crate) struct Frame {
     pub(crate) writes: Writes,
     pub(crate) wishes: Vec<Wish>,
+    written_bytes: usize,
 }
 
 /// Code that runs on a snapshot: see [`Runtime::atomic`](crate::Runtime::atomic) and [`Handler`](crate::Handler).
@@ -85,13 +87,19 @@ pub struct Atomic<'a> {
     reads: RefCell<Reads>,
     ranges: SeenRanges,
     setting: Setting,
-    written_bytes: usize,
+    /// The lease on the message that is handled.
+    hold: Option<&'a Hold<'a>>,
 }
 
 impl<'a> Atomic<'a> {
     pub(crate) fn new(rows: &'a dyn Rows, setting: Setting) -> Self {
         let (reads, ranges) = (RefCell::default(), RefCell::default());
-        Self { rows, frames: vec![Frame::default()], reads, ranges, setting, written_bytes: 0 }
+        Self { rows, frames: vec![Frame::default()], reads, ranges, setting, hold: None }
+    }
+
+    /// The same block, for messages that are leased.
+    pub(crate) fn holding(self, hold: &'a Hold<'a>) -> Self {
+        Self { hold: Some(hold), ..self }
     }
 
     /// The present, as it was when the block began.
@@ -156,6 +164,7 @@ impl<'a> Atomic<'a> {
                 }
             }
             parent.wishes.extend(child.wishes);
+            parent.written_bytes += child.written_bytes;
         }
     }
 
@@ -230,7 +239,7 @@ impl<'a> Atomic<'a> {
 
     pub(crate) fn wish(&mut self, wish: Wish) -> Result<()> {
         let most = self.setting.limits.intents_max;
-        let found = self.frames.iter().map(|frame| frame.wishes.len()).sum::<usize>() + 1;
+        let found = self.own_frames().iter().map(|frame| frame.wishes.len()).sum::<usize>() + 1;
         if found > most {
             return Err(limit("intents of a block", most, found));
         }
@@ -254,6 +263,18 @@ impl<'a> Atomic<'a> {
         named_lease::release(self, name)
     }
 
+    /// Keeps the message that is handled for another term of its lease: for handlers that take longer than
+    /// [`Policy::lease`](crate::Policy::lease). It takes effect at once, whatever becomes of the block.
+    ///
+    /// Without it a handler that is too slow loses its message to another instance, and its commit is refused: nothing is done
+    /// twice, but the work was in vain. A handler that hangs never renews, so its message is not lost with it.
+    ///
+    /// # Errors
+    /// If the substrate fails.
+    pub fn renew(&mut self) -> Result<Renewed> {
+        self.hold.map_or(Ok(Renewed::Unneeded), Hold::renew)
+    }
+
     pub(crate) fn setting(&self) -> &Setting {
         &self.setting
     }
@@ -261,16 +282,31 @@ impl<'a> Atomic<'a> {
     /// Stages a row of any table, the runtime's own included.
     pub(crate) fn stage(&mut self, table: &TableName, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let most = self.setting.limits.written_bytes_max;
-        self.written_bytes = self.written_bytes.saturating_add(key.len() + value.map_or(0, <[u8]>::len));
-        if self.written_bytes > most {
-            return Err(limit("bytes written by a block", most, self.written_bytes));
+        let bytes = key.len() + value.map_or(0, <[u8]>::len);
+        let found = self.own_frames().iter().map(|frame| frame.written_bytes).sum::<usize>() + bytes;
+        if found > most {
+            return Err(limit("bytes written by a block", most, found));
         }
-        let writes = &mut self.top().writes;
+        let top = self.top();
+        top.written_bytes += bytes;
+        let writes = &mut top.writes;
         match writes.get_mut(table) {
             Some(rows) => rows.insert(key.into(), value.map(Bytes::from)),
             None => writes.entry(table.clone()).or_default().insert(key.into(), value.map(Bytes::from)),
         };
         Ok(())
+    }
+
+    /// The frames that the limits are for: where a batch of messages is handled, each has its own, above what those before it left.
+    fn own_frames(&self) -> &[Frame] {
+        &self.frames[usize::from(self.hold.is_some() && self.frames.len() > 1)..]
+    }
+
+    /// Whether all messages of a batch together have come to what one of them may hold.
+    pub(crate) fn is_full(&self) -> bool {
+        let root = &self.frames[0];
+        root.written_bytes >= self.setting.limits.written_bytes_max
+            || root.wishes.len() >= self.setting.limits.intents_max
     }
 
     /// What the block observed and wrote, and what it wants.

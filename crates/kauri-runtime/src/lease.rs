@@ -101,6 +101,11 @@ pub(crate) fn encode_row(lease: &Lease, seqs: impl IntoIterator<Item = Seq>) -> 
     row
 }
 
+/// How long a row is that has so many messages.
+pub(crate) const fn row_bytes(messages: usize) -> usize {
+    LEASE_BYTES + messages * size_of::<u64>()
+}
+
 pub(crate) fn decode_row(row: &[u8]) -> Result<(Lease, Vec<Seq>)> {
     let damaged = || Error::damaged("leases", "a lease and sequence numbers of eight bytes each");
     let (lease, seqs) = row.split_at_checked(LEASE_BYTES).ok_or_else(damaged)?;

@@ -47,13 +47,18 @@ pub enum Released {
     NotOwner,
 }
 
-struct NamedLease {
+#[derive(Debug)]
+pub(crate) struct NamedLease {
     lease: Lease,
     deadline: Timestamp,
 }
 
 impl NamedLease {
-    fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        [&self.lease.encode()[..], &self.deadline.0.to_le_bytes()].concat()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::damaged("named_leases", "a lease and a deadline, 40 bytes");
         let (lease, deadline) = bytes.split_at_checked(LEASE_BYTES).ok_or_else(damaged)?;
         let deadline = i64::from_le_bytes(deadline.try_into().map_err(|_| damaged())?);
@@ -72,8 +77,9 @@ fn find(block: &Atomic<'_>, name: &[u8]) -> Result<Option<NamedLease>> {
     block.row(&NAMED_LEASES, name)?.map(|bytes| NamedLease::decode(&bytes)).transpose()
 }
 
-fn put(block: &mut Atomic<'_>, name: &[u8], lease: &Lease, deadline: i64) -> Result<()> {
-    block.stage(&NAMED_LEASES, name, Some(&[&lease.encode()[..], &deadline.to_le_bytes()].concat()))
+fn put(block: &mut Atomic<'_>, name: &[u8], lease: Lease, deadline: i64) -> Result<()> {
+    let row = NamedLease { lease, deadline: Timestamp(deadline) };
+    block.stage(&NAMED_LEASES, name, Some(&row.encode()))
 }
 
 /// The incarnation of a lease that was given back.
@@ -97,7 +103,7 @@ pub(crate) fn acquire(block: &mut Atomic<'_>, name: &[u8], term: Duration) -> Re
     let lease = Lease { owner, deadline, deliveries: token, incarnation: setting.incarnation };
     let millis = i64::try_from(term.as_millis()).unwrap_or(i64::MAX);
     let wall = setting.now.wall.0.saturating_add(millis);
-    put(block, name, &lease, wall)?;
+    put(block, name, lease, wall)?;
     Ok(Acquired::Yes { token })
 }
 
@@ -107,7 +113,7 @@ pub(crate) fn release(block: &mut Atomic<'_>, name: &[u8]) -> Result<Released> {
         Some(present) if present.lease.incarnation == NOBODYS => Ok(Released::Missing),
         Some(present) if present.lease.owner != owner(block) => Ok(Released::NotOwner),
         Some(present) => {
-            put(block, name, &Lease { incarnation: NOBODYS, ..present.lease }, i64::MIN)?;
+            put(block, name, Lease { incarnation: NOBODYS, ..present.lease }, i64::MIN)?;
             Ok(Released::Yes)
         }
     }

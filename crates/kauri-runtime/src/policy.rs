@@ -55,7 +55,8 @@ pub struct Rate {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How long a claim keeps others away (the contract's `lease_ttl_ms`): 1 s.
+    /// How long a claim keeps others away (the contract's `lease_ttl_ms`): 1 s. A handler that takes longer
+    /// [renews](crate::Atomic::renew) it.
     pub lease: Duration,
     /// How many retryable failures bury a message (`retry_budget_max`): 4, so the fourth does.
     pub retry_budget: u32,

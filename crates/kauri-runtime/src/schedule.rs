@@ -116,7 +116,7 @@ fn zoned(moment: Timestamp) -> Result<jiff::Zoned> {
 }
 
 impl Schedule {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, words) = match &self.when {
             When::Cron(words) => (0, words.clone()),
             When::Every(distance) => (1, millis(*distance).to_string()),
@@ -131,7 +131,7 @@ impl Schedule {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::damaged("schedules", "a schedule");
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(damaged)?;
         let next = i64::from_le_bytes(std::array::from_fn(|at| header[at]));

@@ -1,7 +1,9 @@
 //! A world for tests: your own handlers under crashes, pauses, preemption and jumping clocks, in virtual time, from one seed.
 //!
 //! A [`World`] runs workers one tick at a time on one thread. At each commit it may run others first, let time pass until leases have run
-//! out, jump the wall clock, report a conflict that is none, or crash: before the commit, or after it and before anybody was told.
+//! out, jump the wall clock, report a conflict that is none, have no room, or crash: before the commit, or after it and before anybody
+//! was told. Memory that runs out is one of these: where code cannot go on without it the program ends, which is a crash; where it can,
+//! the commit or the handler fails, and the message is tried again.
 //! After a crash everything starts again on what the store holds. The same seed does the same. At the end, faults off,
 //! [`settle`](World::settle) lets everything come to its end: what is still waiting then would wait for ever.
 //!
@@ -128,6 +130,8 @@ pub enum FaultKind {
     JumpBack,
     /// The ground failed at a commit, and nobody knows whether it was made.
     Broken,
+    /// There is no room for the commit: it was not made, and nothing is broken.
+    Full,
 }
 
 /// How likely each fault is, in thousandths: of a commit, or of a tick.
@@ -149,6 +153,8 @@ pub struct Faults {
     pub jump_forward: u32,
     /// [`FaultKind::JumpBack`], of a tick.
     pub jump_back: u32,
+    /// [`FaultKind::Full`], of a commit.
+    pub full: u32,
 }
 
 impl Faults {
@@ -162,6 +168,7 @@ impl Faults {
         conflict: 0,
         jump_forward: 0,
         jump_back: 0,
+        full: 0,
     };
     /// Everything does, now and then.
     pub const ALL: Self = Self {
@@ -173,6 +180,7 @@ impl Faults {
         conflict: 30,
         jump_forward: 10,
         jump_back: 10,
+        full: 15,
     };
 }
 
@@ -217,6 +225,8 @@ struct State {
     depth: usize,
     /// What ended this life.
     crash: Option<FaultKind>,
+    /// How many commits were refused for want of room, and nobody has said so yet.
+    refused: u64,
 }
 
 /// How many ticks may be inside each other: more show nothing new.
@@ -255,6 +265,7 @@ impl<G: Ground> World<G> {
             workers: Vec::new(),
             depth: 0,
             crash: None,
+            refused: 0,
         };
         let state = Arc::new(Mutex::new(state));
         let configure: Box<Configure> = Box::new(configure);
@@ -394,15 +405,15 @@ impl<G: Ground> World<G> {
         for _ in 0..SETTLE_ROUNDS_MAX {
             // Work takes time: what fails until a moment has come does not fail for ever.
             self.clock.advance(Duration::from_millis(1));
-            let mut is_idle = true;
             let mut workers = std::mem::take(&mut lock(&self.state).workers);
-            for worker in workers.iter_mut().flatten() {
-                let tick = worker.tick()?;
-                handled += tick.handled;
-                is_idle &= tick.is_idle() && matches!(tick.rest, Rest::Idle | Rest::Stopped);
-            }
+            let ticked = tick_all(&mut workers, &mut handled);
             lock(&self.state).workers = workers;
-            if is_idle {
+            if self.has_crashed() {
+                // What failed before may be told only now.
+                self.restart()?;
+                continue;
+            }
+            if ticked? {
                 match self.next_wake()? {
                     Some(pause) => self.clock.advance(pause.max(Duration::from_millis(1))),
                     None => return Ok(handled),
@@ -475,9 +486,25 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
         *place = Some(worker);
     }
     match result {
+        // The worker is as it was, and ticks again some time.
+        Err(Error::Store(kauri_tree::Error::Full)) if state.refused > 0 => {
+            state.refused -= 1;
+            Ok(())
+        }
         Err(error) if state.crash.is_none() => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Lets all workers tick, and adds up what they handled. Answers whether there was nothing to do.
+fn tick_all(workers: &mut [Option<Worker>], handled: &mut usize) -> Result<bool> {
+    let mut is_idle = true;
+    for worker in workers.iter_mut().flatten() {
+        let tick = worker.tick()?;
+        *handled += tick.handled;
+        is_idle &= tick.is_idle() && matches!(tick.rest, Rest::Idle | Rest::Stopped);
+    }
+    Ok(is_idle)
 }
 
 /// A substrate at whose commits things go wrong.
@@ -546,6 +573,10 @@ impl Substrate for Faulty {
         }
         if self.draw(FaultKind::Conflict, |faults| faults.conflict) {
             return Ok(Verdict::Conflict(Conflict { table: "no table".into(), key: Box::default() }));
+        }
+        if self.draw(FaultKind::Full, |faults| faults.full) {
+            lock(&self.state).refused += 1;
+            return Err(Error::Store(kauri_tree::Error::Full));
         }
         if self.draw(FaultKind::CrashBefore, |faults| faults.crash_before) {
             return Err(self.crash(FaultKind::CrashBefore));

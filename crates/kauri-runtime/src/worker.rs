@@ -12,7 +12,8 @@ use crate::atomic::Atomic;
 use crate::claim::{self, Claimed, Found, Held, Leases, Search};
 use crate::error::{Conflict, Error, Result};
 use crate::handler::Handler;
-use crate::lease::{Lease, encode_row, row_key};
+use crate::hold::Hold;
+use crate::lease::{Lease, encode_row, row_bytes, row_key};
 use crate::metrics::Counter;
 use crate::observe::{Observation, StepEnd};
 use crate::policy::Policy;
@@ -420,10 +421,15 @@ impl Worker {
             return Ok(Landing::Lost(self.find_lost()?));
         }
         let setting = shared.setting(Some(self.id));
-        let mut block = Atomic::new(&*rows, setting);
-        let passes = self.run_all(&mut block, size, is_last)?;
-        let ran = passes.len();
+        let held = self.lease.clone().expect("what is held has a lease");
+        let hold = Hold::new(&shared, self.id, self.owner, self.policy.lease, held);
+        let mut block = Atomic::new(&*rows, setting).holding(&hold);
+        let passes = self.run_all(&mut block, &hold, size, is_last);
         let (mut change, wishes) = block.into_change();
+        // Also if the runtime failed: the lease may have been renewed before.
+        self.lease = Some(hold.into_held());
+        let passes = passes?;
+        let ran = passes.len();
         let flags = wishes.iter().fold(Flags::NONE, |flags, wish| flags | wish.flags());
         let emitted = wishes.len();
         let _ = shared.stage_wishes(&mut change, wishes);
@@ -495,9 +501,13 @@ impl Worker {
         Ok((Found::default(), None))
     }
 
-    /// Whether the lease is in these rows as we know it.
+    /// Whether the lease is in these rows as we know it, on everything that is held.
     fn is_leased(&self, rows: &dyn Rows) -> Result<bool> {
         let Some(held) = &self.lease else { return Ok(false) };
+        if held.row.len() != row_bytes(self.held.len()) {
+            // It was renewed after others had taken something out of it.
+            return Ok(false);
+        }
         Ok(rows.get(&LEASES, &row_key(self.id, self.owner))?.as_deref() == Some(&held.row[..]))
     }
 
@@ -522,14 +532,15 @@ impl Worker {
         Ok(lost.len())
     }
 
-    /// Runs messages until they are done or the batch has taken long enough.
-    fn run_all(&mut self, block: &mut Atomic<'_>, size: usize, is_last: bool) -> Result<Vec<Pass>> {
+    /// Runs messages until they are done or the batch has taken long enough, or holds enough.
+    fn run_all(&mut self, block: &mut Atomic<'_>, hold: &Hold<'_>, size: usize, is_last: bool) -> Result<Vec<Pass>> {
         let shared = Arc::clone(&self.runtime.shared);
         let began = shared.mono();
         let mut before = began;
         let mut passes = Vec::with_capacity(size);
         let Work::Handle(handler) = &mut self.work else { unreachable!("whoever drives runs holds no messages") };
         for claimed in &self.held[..size] {
+            hold.begin(claimed.key.seq);
             let (outcome, writes) = match is_last {
                 true => (Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true }, None),
                 false => step::run(&shared, &self.policy, &mut **handler, block, claimed)?,
@@ -537,7 +548,7 @@ impl Worker {
             let now = shared.mono();
             passes.push(Pass { outcome, took: now.since(before), writes });
             before = now;
-            if now.since(began) >= self.policy.batch_time_max {
+            if now.since(began) >= self.policy.batch_time_max || block.is_full() {
                 break;
             }
         }

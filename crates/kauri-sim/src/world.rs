@@ -3,6 +3,7 @@
 //! Orders come in, some of them twice, some poisonous, some at a bad moment. The first worker takes money from an account; the second,
 //! of which there are two instances that read nothing, passes it on; the third, of which there may be several, lays it by and sets a
 //! timer; the fourth gives it to another account when the timer comes.
+//! Now and then a handler gets no memory, or writes more than its block may hold, and some renew their lease on the way.
 //! Whatever crashes meanwhile: in the end no money is lost or made, each order was carried out once, in order where there is one
 //! worker, no timer came early, and each poisonous message is a dead letter after exactly its budget.
 
@@ -13,7 +14,8 @@ use std::time::Duration;
 use kauri_runtime::planted::Bug;
 use kauri_runtime::testing::{FaultKind, Faults, VirtualClock, World};
 use kauri_runtime::{
-    Atomic, Builder, Clock, Failure, Observation, Observer, Policy, Read, Reason, Runtime, Worker, Write,
+    Atomic, BlockLimits, Builder, Clock, Error, Failure, Observation, Observer, Policy, Read, Reason, Runtime, StepEnd,
+    Worker, Write,
 };
 use kauri_tree::Table;
 use kauri_wire::{Flags, Message, MessageId, MessageRef, Timestamp, WorkerId};
@@ -34,6 +36,9 @@ const LAID_BY: Table<u64, u64> = Table::new("laid by");
 const DONE: Table<(u8, u64), u64> = Table::new("done");
 /// In which place each order was taken.
 const PLACES: Table<u64, u64> = Table::new("places");
+
+/// Never more than wanted.
+const SCRATCH: Table<u64, [u8]> = Table::new("scratch");
 
 const ACCOUNTS_MAX: u64 = 5;
 const BALANCE: u64 = 1000;
@@ -64,6 +69,10 @@ pub struct Story {
     pub lives: u64,
     /// Messages handled, requeued, buried, and those that others had taken over.
     pub handled: u64,
+    /// How often a handler got no memory.
+    pub starved: u64,
+    /// How often a block was to hold more than it may.
+    pub overfull: u64,
 }
 
 impl WorldTrial {
@@ -90,12 +99,13 @@ impl WorldTrial {
         let ground = DiskGround::new(self.seed, page_bytes, if self.disk_fails { 6 } else { 0 });
         let policy = policy(&mut rng);
         let instances = 1 + rng.index(3);
-        let (bug, own, early) = (self.bug, policy.clone(), Early::default());
-        let watch = early.clone();
+        let (bug, own, seen) = (self.bug, policy.clone(), Seen::default());
+        let watch = seen.clone();
         let configure = move |builder: Builder, clock: &VirtualClock| {
             let builder = builder
                 .policy(own.clone())
-                .observer(Arc::new(TimerWatch { clock: clock.clone(), early: watch.clone() }));
+                .limits(BlockLimits { written_bytes_max: WRITTEN_BYTES_MAX, ..BlockLimits::default() })
+                .observer(Arc::new(Lookout { clock: clock.clone(), seen: watch.clone() }));
             match bug {
                 Some(bug) => builder.planted(bug),
                 None => builder,
@@ -103,7 +113,7 @@ impl WorldTrial {
         };
         let workers = move |runtime: &Runtime| workers(runtime, instances);
         let world = World::new(self.seed, ground, workers, configure).map_err(words)?;
-        let mut trial = Running { world, orders: self.orders, policy, rng, early };
+        let mut trial = Running { world, orders: self.orders, policy, rng, seen };
         trial.world.set_faults(self.faults);
         trial.run().map_err(|error| format!("{error} (seed {})", self.seed))
     }
@@ -113,7 +123,7 @@ impl WorldTrial {
     pub fn shrunk(self) -> Self {
         let fails = |trial: &Self| trial.run().is_err();
         let mut best = self;
-        let without: [fn(&mut Self); 9] = [
+        let without: [fn(&mut Self); 10] = [
             |trial| trial.disk_fails = false,
             |trial| trial.faults.crash_before = 0,
             |trial| trial.faults.crash_after = 0,
@@ -123,6 +133,7 @@ impl WorldTrial {
             |trial| trial.faults.conflict = 0,
             |trial| trial.faults.jump_forward = 0,
             |trial| trial.faults.jump_back = 0,
+            |trial| trial.faults.full = 0,
         ];
         for change in without {
             let mut smaller = best.clone();
@@ -138,22 +149,38 @@ impl WorldTrial {
     }
 }
 
-/// Timers that fired before they were due.
-type Early = Arc<Mutex<Vec<String>>>;
-
-/// Looks at the clock whenever a timer fires.
-struct TimerWatch {
-    clock: VirtualClock,
-    early: Early,
+/// What was seen on the way.
+#[derive(Default)]
+struct Sights {
+    /// Timers that fired before they were due.
+    early: Vec<String>,
+    starved: u64,
+    overfull: u64,
 }
 
-impl Observer for TimerWatch {
+type Seen = Arc<Mutex<Sights>>;
+
+/// Looks at the clock whenever a timer fires, and at why steps fail.
+struct Lookout {
+    clock: VirtualClock,
+    seen: Seen,
+}
+
+impl Observer for Lookout {
     fn observe(&self, observation: &Observation<'_>) {
-        let Observation::TimerFired { key, .. } = observation else { return };
-        let now = self.clock.now().wall;
-        if now < key.due {
-            let what = format!("a timer fired at {} that was due at {}", now.0, key.due.0);
-            self.early.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match observation {
+            Observation::TimerFired { key, .. } => {
+                let now = self.clock.now().wall;
+                if now < key.due {
+                    seen.early.push(format!("a timer fired at {} that was due at {}", now.0, key.due.0));
+                }
+            }
+            Observation::StepEnded { end: StepEnd::Requeued { reason, .. }, .. } => {
+                seen.starved += u64::from(reason.starts_with(STARVED));
+                seen.overfull += u64::from(reason.starts_with(OVERFULL));
+            }
+            _ => {}
         }
     }
 }
@@ -234,14 +261,38 @@ fn take(block: &mut Atomic<'_>, message: MessageRef<'_>) -> Result<(), Failure> 
 
 /// Reads nothing, so that nothing but its lease and its message can tell that it comes too late.
 fn pass_on(block: &mut Atomic<'_>, message: MessageRef<'_>) -> Result<(), Failure> {
+    if (block.now().wall.0 / 7 + i64::try_from(number(message)?).unwrap_or(0)) % 5 == 0 {
+        return Err(Failure::retry("not now"));
+    }
     Ok(block.emit(&Message { to: LAY_BY, ..message.to_message() })?)
+}
+
+const STARVED: &str = "no memory";
+const OVERFULL: &str = "too much to write";
+const WRITTEN_BYTES_MAX: usize = 64 << 10;
+
+/// Asks for more memory than any machine has.
+fn get_memory() -> Result<(), Failure> {
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(isize::MAX.unsigned_abs()).map_err(|error| Failure::retry(format!("{STARVED}: {error}")))
+}
+
+fn write_too_much(block: &mut Atomic<'_>) -> Result<(), Failure> {
+    let rows = 2 * u64::try_from(WRITTEN_BYTES_MAX / 1000).unwrap_or(u64::MAX);
+    let mut write = |row| block.put(&SCRATCH, row, &[7; 1000]);
+    (0..rows).try_for_each(&mut write).map_err(|error| Failure::retry(format!("{OVERFULL}: {error}")))
 }
 
 fn lay_by(block: &mut Atomic<'_>, message: MessageRef<'_>) -> Result<(), Failure> {
     let order = number(message)?;
     let amount = u64::from_le_bytes(message.payload().try_into().map_err(|_| Failure::fatal("eight bytes"))?);
-    if (block.now().wall.0 / 7 + i64::try_from(order).unwrap_or(0)) % 4 == 0 {
-        return Err(Failure::retry("a bad moment"));
+    match (block.now().wall.0 / 7 + i64::try_from(order).unwrap_or(0)).rem_euclid(20) {
+        0 | 4 | 8 | 14 => return Err(Failure::retry("a bad moment")),
+        12 => get_memory()?,
+        16 => write_too_much(block)?,
+        // Whether it is still ours or not, the commit will tell.
+        2 | 6 => drop(block.renew()?),
+        _ => {}
     }
     // The sum is the last row, and is seen by a scan alone: wrong if what others wrote meanwhile was not noticed.
     let mut total = 0;
@@ -277,7 +328,7 @@ struct Running {
     orders: u64,
     policy: Policy,
     rng: Rng,
-    early: Early,
+    seen: Seen,
 }
 
 impl Running {
@@ -295,13 +346,14 @@ impl Running {
         let lives = self.world.runtime().incarnation();
         self.world.ground_mut().heal();
         self.world.settle().map_err(words)?;
-        if let Some(early) = self.early.lock().unwrap_or_else(PoisonError::into_inner).first() {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(early) = seen.early.first() {
             return Err(early.clone());
         }
         self.check()?;
         let (faults, disk) = (self.world.hits(), self.world.ground().hits());
         let handled = self.world.runtime().metrics().steps;
-        Ok(Story { faults, disk, lives, handled })
+        Ok(Story { faults, disk, lives, handled, starved: seen.starved, overfull: seen.overfull })
     }
 
     fn is_poison(order: u64) -> bool {
@@ -318,6 +370,8 @@ impl Running {
             match self.world.runtime().send(&message) {
                 Ok(_) => return Ok(()),
                 Err(_) if self.world.has_crashed() => self.world.restart().map_err(words)?,
+                // There may be room another time.
+                Err(Error::Store(kauri_tree::Error::Full)) => {}
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -386,7 +440,7 @@ impl Running {
         runtime
             .read(|view| {
                 laid_by = view.get(&LAID_BY, u64::MAX)?;
-                Ok::<_, kauri_runtime::Error>(())
+                Ok::<_, Error>(())
             })
             .map_err(words)?;
         match (total, laid_by.unwrap_or(0)) {

@@ -16,6 +16,7 @@ use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::merge::Merge;
+use crate::numbered::Counted;
 use crate::overflow::VALUE_BYTES_MAX;
 use crate::read::{Access, Read, Source, Write};
 use crate::scan::Scan;
@@ -112,6 +113,16 @@ pub(crate) struct Appended {
     pub(crate) kind: Kind,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) value: Box<[u8]>,
+    pub(crate) numbering: Numbering,
+}
+
+/// Where the sequence of an appended row comes from.
+#[derive(Debug)]
+pub(crate) enum Numbering {
+    /// The sequences of its table, by prefix.
+    Prefix,
+    /// A row that the caller named.
+    Counter(Counted),
 }
 
 /// A change that is on its way, without the snapshot it was made against: whoever waits for it holds that.
@@ -361,11 +372,22 @@ impl<'a> Change<'a> {
         check_key(&<(String, Vec<u8>)>::encode((table.name(), prefix)), self.base.page_bytes())?;
         V::with_bytes(value, |value| {
             check_value(value)?;
-            self.staged_bytes += key.len() + value.len();
             let (kind, prefix, value) = (Kind::of::<K, V>(), prefix.into(), value.into());
-            self.appended.push(Appended { table: table.shared_name(), kind, prefix, value });
+            let numbering = Numbering::Prefix;
+            self.push_appended(Appended { table: table.shared_name(), kind, prefix, value, numbering });
             Ok(())
         })
+    }
+
+    pub(crate) fn push_appended(&mut self, appended: Appended) {
+        self.staged_bytes += appended.prefix.len() + size_of::<u64>() + appended.value.len();
+        self.appended.push(appended);
+    }
+
+    /// Whether a row can be written.
+    pub(crate) fn check_row(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key, self.base.page_bytes())?;
+        check_value(value)
     }
 
     /// Takes the change apart: the snapshot, and the rest.

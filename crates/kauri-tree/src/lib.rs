@@ -97,6 +97,7 @@ mod meta;
 #[cfg(feature = "multi")]
 mod multi;
 mod node;
+mod numbered;
 mod open;
 mod overflow;
 mod pager;
@@ -139,6 +140,7 @@ pub use durable::Durability;
 pub use error::{Error, Fault, Result};
 #[cfg(feature = "multi")]
 pub use multi::{MultiTable, Pair, ReadMulti, Values, WriteMulti};
+pub use numbered::{Beside, Numbered};
 pub use pins::Pin;
 pub use raw::RawTable;
 pub use read::{Read, Write};

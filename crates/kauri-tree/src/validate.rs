@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use crate::btree::{Between, Root};
-use crate::change::{ByTable, Observed, Outcome, Range, Work};
+use crate::change::{ByTable, Numbering, Observed, Outcome, Range, Work};
 use crate::error::Result;
 use crate::kind::Kind;
+use crate::numbered::Counters;
 use crate::read::{Access, Source};
+use crate::table::Table;
 use crate::write::WriteTxn;
 
 /// What a transaction has that is not as a change observed it; `None` if everything is.
@@ -19,6 +21,11 @@ pub(crate) fn conflict(txn: &WriteTxn<'_>, work: &Work) -> Result<Option<Outcome
     }
     for appended in &work.appended {
         txn.root(&appended.table, appended.kind.types())?;
+        if let Numbering::Counter(counted) = &appended.numbering {
+            for table in counted.tables() {
+                txn.root(table, Table::<[u8], [u8]>::types)?;
+            }
+        }
     }
     first_conflict(txn, &work.observed)
 }
@@ -46,10 +53,16 @@ pub(crate) fn apply(txn: &mut WriteTxn<'_>, work: &Work) -> Result<Outcome> {
         }
     }
     // After the rows: an appended row replaces none of them.
-    let append = |appended: &crate::change::Appended| {
-        appended.kind.append(txn, &appended.table, &appended.prefix, &appended.value)
-    };
-    Ok(Outcome::Committed { sequences: work.appended.iter().map(append).collect::<Result<_>>()? })
+    let mut counters = Counters::default();
+    let mut sequences = Vec::with_capacity(work.appended.len());
+    for appended in &work.appended {
+        sequences.push(match &appended.numbering {
+            Numbering::Prefix => appended.kind.append(txn, &appended.table, &appended.prefix, &appended.value)?,
+            Numbering::Counter(counted) => counters.append(txn, appended, counted)?,
+        });
+    }
+    counters.write(txn)?;
+    Ok(Outcome::Committed { sequences })
 }
 
 impl Observed {

@@ -1,41 +1,49 @@
 //! Kauri's store as a substrate. Every table in it is one of bytes.
 //!
-//! A commit takes the writer's turn, looks whether what was observed still holds, applies the change and gives up the turn before
-//! it waits for the disk: so the commits of many threads share a sync.
+//! ```text
+//! what was observed, by value ──> compared with the newest snapshot, in nobody's way ──> a change of the store against that snapshot
+//!                                       ^                                                 ──> the store's queue: one transaction and
+//!                                       └────────── something observed has changed since ──────   one sync for all who wait there
+//! ```
+//!
+//! In the writer's turn the store compares by the pages that versions share, so a range of many rows is looked at whole only
+//! outside of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use kauri_tree::{Read, Scan, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Write};
 
 use super::change::SEQUENCES;
 use super::watch::Watches;
-use super::{Append, Change, Committed, KeyRange, Row, RowScan, Rows, Signal, Substrate, TableName, Verdict};
-use crate::error::{Error, Result};
+use super::{
+    Append, Change, Committed, KeyRange, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName, Verdict,
+};
+use crate::error::Result;
 
 type Bytes = Table<[u8], [u8]>;
 type BytesScan<'a> = Scan<'a, [u8], [u8]>;
 
-/// A store, used by a runtime. While it is, nobody else writes to the store: versions are counted here.
+/// A store, used by a runtime.
+///
+/// Others may write to it too; those who watch are told of what is committed here.
 pub struct TreeSubstrate {
     store: Store,
+    /// The store has watches of its own. They find out what changed by comparing versions, in the writer's turn and once for each
+    /// watch. Here a change says itself what it puts.
     watches: Watches,
-    /// How many changes were applied, and how many of them every new snapshot has.
-    applied: AtomicU64,
-    visible: AtomicU64,
 }
 
 impl TreeSubstrate {
     /// The runtime's view of this store.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, watches: Watches::default(), applied: AtomicU64::new(0), visible: AtomicU64::new(0) }
+        Self { store, watches: Watches::default() }
     }
 
-    /// The store itself, to be read.
+    /// The store itself.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -50,31 +58,28 @@ impl fmt::Debug for TreeSubstrate {
 
 impl Substrate for TreeSubstrate {
     fn snapshot(&self) -> Result<Box<dyn Rows + '_>> {
-        // The count is read first: the snapshot may have more than it says, never less.
-        let version = self.visible.load(Ordering::Acquire);
-        Ok(Box::new(TreeRows { version, snapshot: self.store.snapshot() }))
+        Ok(Box::new(TreeRows(self.store.snapshot())))
     }
 
     fn commit(&self, change: &Change) -> Result<Verdict> {
-        let mut txn = self.store.begin();
-        // Only whoever has the turn changes `applied`.
-        let applied = self.applied.load(Ordering::Relaxed);
-        if change.base != Some(applied)
-            && let Some(conflict) = change.find_conflict(&TurnRows(&txn))?
-        {
-            return Ok(Verdict::Conflict(conflict));
+        loop {
+            let rows = TreeRows(self.store.snapshot());
+            if change.base != rows.version()
+                && let Some(conflict) = change.find_conflict(&rows)?
+            {
+                return Ok(Verdict::Conflict(conflict));
+            }
+            let staged = stage(rows.0, change)?;
+            match self.store.commit_with(staged, change.durability)? {
+                Outcome::Committed { sequences } => {
+                    self.watches.notify(change);
+                    return Ok(Verdict::Committed(Committed { appended: sequences }));
+                }
+                // Another was quicker. Whether what it changed is what was observed is to be seen: a row may be there still, with
+                // another value.
+                Outcome::Conflict { .. } => {}
+            }
         }
-        let appended = apply(&mut txn, change)?;
-        if !change.is_empty() {
-            self.applied.store(applied + 1, Ordering::Relaxed);
-        }
-        txn.commit_with(change.durability)?;
-        if !change.is_empty() {
-            // Versions become visible in their order, so all before this one are visible too.
-            self.visible.fetch_max(applied + 1, Ordering::Release);
-            self.watches.notify(change);
-        }
-        Ok(Verdict::Committed(Committed { appended }))
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
@@ -82,53 +87,46 @@ impl Substrate for TreeSubstrate {
     }
 }
 
-fn apply(txn: &mut WriteTxn<'_>, change: &Change) -> Result<Vec<u64>> {
+/// The change as the store takes it, against a snapshot in which everything observed is so.
+fn stage<'a>(base: Snapshot<'a>, change: &Change) -> Result<Staged<'a>> {
+    let mut staged = Staged::new(base);
+    for (name, reads) in &change.reads {
+        let table = table(name);
+        reads.keys().try_for_each(|key| staged.observe(&table, key))?;
+    }
+    change.ranges.iter().try_for_each(|range| observe_range(&staged, range))?;
     for (name, writes) in &change.writes {
         let table = table(name);
         for (key, value) in writes {
             match value {
-                Some(value) => txn.put(&table, key, value)?,
-                None => drop(txn.remove(&table, key)?),
+                Some(value) => staged.put(&table, key, value)?,
+                None => staged.erase(&table, key)?,
             }
         }
     }
-    append_all(txn, &change.appends)
+    change.appends.iter().try_for_each(|row| append(&mut staged, row))?;
+    Ok(staged)
 }
 
-/// Adds the rows, each with the next number of its sequence.
-fn append_all(txn: &mut WriteTxn<'_>, appends: &[Append]) -> Result<Vec<u64>> {
+fn observe_range(staged: &Staged<'_>, range: &SeenRange) -> Result<()> {
+    if range.until.as_deref().is_some_and(|until| until <= &range.from[..]) {
+        // No key is in it.
+        return Ok(());
+    }
+    let until = range.until.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    Ok(staged.observe_range(&table(&range.table), (Bound::Included(&range.from[..]), until))?)
+}
+
+fn append(staged: &mut Staged<'_>, row: &Append) -> Result<()> {
     const NUMBERS: Bytes = Table::new(SEQUENCES);
-    let mut last: BTreeMap<&[u8], u64> = BTreeMap::new();
-    let mut appended = Vec::with_capacity(appends.len());
-    for append in appends {
-        let used = match last.get(&append.sequence[..]) {
-            Some(used) => *used,
-            None => last_used(txn.get(&NUMBERS, &append.sequence)?.as_deref())?,
-        };
-        let most = u64::MAX - 1;
-        let seq = used.checked_add(1).ok_or(Error::Limit { of: "numbers of a sequence", most, found: used })?;
-        last.insert(&append.sequence, seq);
-        let key = [&append.prefix[..], &seq.to_be_bytes()].concat();
-        txn.put(&table(&append.table), &key, &append.value)?;
-        for (name, value) in &append.also {
-            txn.put(&table(name), &key, value)?;
-        }
-        appended.push(seq);
-    }
-    for (sequence, seq) in last {
-        txn.put(&NUMBERS, sequence, &seq.to_le_bytes())?;
-    }
-    Ok(appended)
-}
-
-fn last_used(value: Option<&[u8]>) -> Result<u64> {
-    match value {
-        None => Ok(0),
-        Some(value) => match value.try_into() {
-            Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
-            Err(_) => Err(Error::damaged(SEQUENCES, "a number of eight bytes")),
-        },
-    }
+    let also: Vec<Beside<'_>> = row.also.iter().map(|(name, value)| (table(name), &value[..])).collect();
+    Ok(staged.append_numbered(Numbered {
+        table: &table(&row.table),
+        prefix: &row.prefix,
+        value: &row.value,
+        counter: (&NUMBERS, &row.sequence),
+        also: &also,
+    })?)
 }
 
 fn table(name: &TableName) -> Bytes {
@@ -138,30 +136,27 @@ fn table(name: &TableName) -> Bytes {
     }
 }
 
-struct TreeRows<'a> {
-    version: u64,
-    snapshot: Snapshot<'a>,
-}
+struct TreeRows<'a>(Snapshot<'a>);
 
 impl Rows for TreeRows<'_> {
     fn version(&self) -> Option<u64> {
-        Some(self.version)
+        Some(self.0.version())
     }
 
     fn get(&self, table: &TableName, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        get(&self.snapshot, table, key)
+        get(&self.0, table, key)
     }
 
     fn scan(&self, table: &TableName, range: KeyRange<'_>) -> Result<Box<dyn RowScan + '_>> {
-        scan(&self.snapshot, table, range).map(|scan| Box::new(TreeScan(scan)) as Box<dyn RowScan + '_>)
+        scan(&self.0, table, range).map(|scan| Box::new(TreeScan(scan)) as Box<dyn RowScan + '_>)
     }
 
     fn count(&self, table: &TableName, range: KeyRange<'_>) -> Result<u64> {
-        Ok(scan(&self.snapshot, table, range)?.count()?)
+        Ok(scan(&self.0, table, range)?.count()?)
     }
 
     fn tables(&self) -> Result<Vec<String>> {
-        let names: Vec<String> = self.snapshot.tables().map(str::to_owned).collect();
+        let names: Vec<String> = self.0.tables().map(str::to_owned).collect();
         let mut filled = Vec::with_capacity(names.len());
         for name in names {
             if self.count(&Cow::Owned(name.clone()), KeyRange::ALL)? > 0 {
@@ -172,36 +167,11 @@ impl Rows for TreeRows<'_> {
     }
 }
 
-/// What a transaction sees: for looking whether an observation still holds.
-struct TurnRows<'a, 'b>(&'a WriteTxn<'b>);
-
-impl Rows for TurnRows<'_, '_> {
-    fn version(&self) -> Option<u64> {
-        None
-    }
-
-    fn get(&self, table: &TableName, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        get(self.0, table, key)
-    }
-
-    fn scan(&self, table: &TableName, range: KeyRange<'_>) -> Result<Box<dyn RowScan + '_>> {
-        scan(self.0, table, range).map(|scan| Box::new(TreeScan(scan)) as Box<dyn RowScan + '_>)
-    }
-
-    fn count(&self, table: &TableName, range: KeyRange<'_>) -> Result<u64> {
-        Ok(scan(self.0, table, range)?.count()?)
-    }
-
-    fn tables(&self) -> Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
-fn get<'a>(from: &'a impl Read, name: &TableName, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>> {
+fn get<'a>(from: &'a Snapshot<'_>, name: &TableName, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>> {
     Ok(from.get(&table(name), key)?)
 }
 
-fn scan<'a>(from: &'a impl Read, name: &TableName, range: KeyRange<'_>) -> Result<BytesScan<'a>> {
+fn scan<'a>(from: &'a Snapshot<'_>, name: &TableName, range: KeyRange<'_>) -> Result<BytesScan<'a>> {
     let scan = from.scan(&table(name))?.from(range.from);
     Ok(match range.until {
         Some(until) => scan.until(until),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use kauri_runtime::substrate::{Change, Verdict};
-use kauri_runtime::{Atomic, DeadLetter, Drain, Error, Failure, Policy, Read, Reason, Sent, Write};
+use kauri_runtime::{Atomic, BlockLimits, DeadLetter, Drain, Error, Failure, Policy, Read, Reason, Sent, Write};
 use kauri_tree::Table;
 use kauri_wire::{InboxKey, Key, MessageRef, Seq, Timestamp};
 
@@ -232,4 +232,27 @@ fn ends_are_told_with_their_counts() {
     let counts = setup.runtime.metrics();
     assert_eq!((counts.steps, counts.retryable_failures, counts.busy_failures), (4, 4, 4));
     assert_eq!((counts.requeues, counts.dead_letters, counts.conflict_failures), (3, 1, 0));
+}
+
+#[test]
+fn each_message_of_a_batch_has_the_limits_of_a_block_for_itself() {
+    const LINES: Table<str, [u8]> = Table::new("lines");
+    let limits = BlockLimits { written_bytes_max: 100, intents_max: 2, ..BlockLimits::default() };
+    let setup = Setup::with(|builder| builder.limits(limits));
+    for id in ["a", "bad", "b", "c", "d"] {
+        setup.send(ANN, id);
+    }
+    let mut worker = setup.runtime.worker(ANN, |block: &mut Atomic<'_>, message: MessageRef<'_>| {
+        let id = std::str::from_utf8(message.id()).map_err(Failure::fatal)?;
+        block.put(&LINES, id, &[7; 60])?;
+        block.emit(&command(BOB, id))?;
+        block.emit(&command(BOB, id))?;
+        if id == "bad" { Ok(block.put(&LINES, "more", &[7; 60])?) } else { Ok(()) }
+    });
+    worker.drain().unwrap();
+    assert_eq!(setup.runtime.read(|view| view.len(&LINES)).unwrap(), 4);
+    assert_eq!(setup.runtime.depth(BOB).unwrap(), 8);
+    let letter = &setup.runtime.dead_letters(Some(ANN), None, 10).unwrap()[0].1;
+    assert_eq!(letter.detail, "expected at most 100 bytes written by a block, found 127");
+    assert!(setup.runtime.metrics().commits > 2, "a batch that holds enough is committed without the rest");
 }

@@ -574,5 +574,5 @@ fn every_path_through_a_run_goes_as_the_contract_says() {
     }
     println!("{paths} paths: {outcomes:?}");
     assert!(paths > 100_000, "only {paths} paths");
-    assert_eq!(outcomes.len(), 7, "{outcomes:?}");
+    assert_eq!(outcomes.len(), 8, "{outcomes:?}");
 }

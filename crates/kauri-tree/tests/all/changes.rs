@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use kauri_tree::disk::MemoryDisk;
-use kauri_tree::{Change, Durability, Error, Options, Outcome, Read, SEQUENCES, Store, Table, Write};
+use kauri_tree::{Beside, Change, Durability, Error, Numbered, Options, Outcome, Read, SEQUENCES, Store, Table, Write};
 
 use crate::model::{Bytes, Models, Odd, World};
 use crate::random::Random;
@@ -514,4 +514,75 @@ fn appends_go_on_in_another_order_than_that_of_bytes() {
     change.append(&table, b"prefix", b"").unwrap();
     assert!(store.commit(change).unwrap().is_committed());
     assert_eq!(store.snapshot().len(&table).unwrap(), 601);
+}
+
+static ROWS: Table<[u8], [u8]> = Table::new("rows");
+static BESIDE: Table<[u8], [u8]> = Table::new("beside");
+static COUNTERS: Table<[u8], [u8]> = Table::new("counters");
+
+fn numbered<'r>(prefix: &'r [u8], counter: &'r [u8], also: &'r [Beside<'r>]) -> Numbered<'r> {
+    Numbered { table: &ROWS, prefix, value: counter, counter: (&COUNTERS, counter), also }
+}
+
+#[test]
+fn counters_number_rows_of_many_prefixes_and_go_on_after_a_restart() {
+    let disk = MemoryDisk::new();
+    let mut random = Random(7);
+    let (mut used, mut rows, mut beside) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for _ in 0..20 {
+        let store = Options::new().page_bytes(512).open(&disk, "store").unwrap();
+        for _ in 0..20 {
+            let mut change = Change::new(store.snapshot());
+            let mut expected = Vec::new();
+            for _ in 0..random.below(6) {
+                let (prefix, counter) = (vec![b'a'; random.below(3)], vec![b'c'; 1 + random.below(2)]);
+                let also = [(BESIDE.clone(), &b"too"[..])];
+                let also = &also[..random.below(2)];
+                change.append_numbered(numbered(&prefix, &counter, also)).unwrap();
+                let number = used.entry(counter.clone()).or_insert(0_u64);
+                *number += 1;
+                expected.push(*number);
+                let key = [&prefix[..], &number.to_be_bytes()].concat();
+                beside.extend(also.iter().map(|_| (key.clone(), b"too".to_vec())));
+                rows.insert(key, counter);
+            }
+            assert_eq!(store.commit(change).unwrap(), Outcome::Committed { sequences: expected });
+        }
+        let snapshot = store.snapshot();
+        for (table, model) in [(&ROWS, &rows), (&BESIDE, &beside)] {
+            let found: Result<BTreeMap<_, _>, _> =
+                snapshot.scan(table).unwrap().map(|key, value| (key.to_vec(), value.to_vec())).collect();
+            assert_eq!(&found.unwrap(), model);
+        }
+        for (counter, number) in &used {
+            assert_eq!(snapshot.get(&COUNTERS, counter).unwrap().unwrap()[..], number.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn counter_that_is_none_or_at_its_end_is_an_error_of_its_change_alone() {
+    let store = Store::in_memory().unwrap();
+    let mut txn = store.begin();
+    txn.put(&COUNTERS, b"last", &u64::MAX.to_le_bytes()).unwrap();
+    txn.put(&COUNTERS, b"damaged", b"seven").unwrap();
+    txn.put(&Table::<str, u64>::new("typed"), "a", 1).unwrap();
+    txn.commit().unwrap();
+    let commit = |row: Numbered<'_>| {
+        let mut change = Change::new(store.snapshot());
+        change.put(&BESIDE, b"never", b"").unwrap();
+        change.append_numbered(row).unwrap();
+        store.commit(change)
+    };
+    let typed = Table::<[u8], [u8]>::new("typed");
+    assert!(matches!(commit(numbered(b"", b"last", &[])), Err(Error::LastSequence { .. })));
+    assert!(matches!(commit(numbered(b"", b"damaged", &[])), Err(Error::Undecodable(_))));
+    assert!(matches!(commit(numbered(b"", b"fine", &[(typed.clone(), b"")])), Err(Error::OtherTypes { .. })));
+    let row = Numbered { counter: (&typed, b"fine"), ..numbered(b"", b"fine", &[]) };
+    assert!(matches!(commit(row), Err(Error::OtherTypes { .. })));
+    let mut change = Change::new(store.snapshot());
+    assert!(matches!(change.append_numbered(numbered(&[0; 5000], b"fine", &[])), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(change.append_numbered(numbered(b"", &[0; 5000], &[])), Err(Error::KeyTooLong { .. })));
+    drop(change);
+    assert_eq!((store.snapshot().len(&ROWS).unwrap(), store.snapshot().len(&BESIDE).unwrap()), (0, 0));
 }

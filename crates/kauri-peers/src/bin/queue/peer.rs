@@ -1,0 +1,45 @@
+//! What a queue must do to be compared with us.
+
+use std::error::Error;
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// What jobs carry.
+pub(crate) const PAYLOAD: &[u8] = b"a payload of some bytes, as jobs have";
+
+/// A durable queue: what it has accepted, and what it has been told is done, survives a power cut.
+pub(crate) trait Peer: Sync {
+    fn name(&self) -> &'static str;
+
+    /// A connection of its own, for one thread.
+    fn connect(&self) -> Result<Box<dyn Client>>;
+}
+
+/// One connection to a queue.
+pub(crate) trait Client: Send {
+    /// Enqueues a job, and returns when it is durable.
+    fn put(&mut self) -> Result<()>;
+
+    /// From now on whoever waits is told of each job.
+    fn notify(&mut self) {}
+
+    /// Claims a job, handles it by looking at its payload, and returns when it is durable that it is done. Tells whether there was one.
+    fn work(&mut self) -> Result<bool>;
+
+    /// Waits for a job without asking again and again, claims it and returns: its handler would begin now.
+    fn wait(&mut self) -> Result<()>;
+
+    /// The job that was waited for is done.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// A queue that cannot be had says why.
+pub(crate) fn expect(found: &[u8], wanted: &[u8]) -> Result<()> {
+    match found.starts_with(wanted) {
+        true => Ok(()),
+        false => {
+            let (found, wanted) = (String::from_utf8_lossy(found), String::from_utf8_lossy(wanted));
+            Err(format!("expected {wanted:?}, found {found:?}").into())
+        }
+    }
+}

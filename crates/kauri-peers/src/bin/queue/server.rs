@@ -1,0 +1,56 @@
+//! Servers of others, started for a measurement in a folder of their own and ended with it.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::peer::Result;
+
+/// A server that runs until this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Starts it, and waits until it answers on its socket.
+    pub(crate) fn start(command: &mut Command, socket: PathBuf) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut server = Self { child, socket };
+        for _ in 0..200 {
+            if UnixStream::connect(&server.socket).is_ok() {
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                return Err(format!("it ended at once: {status}").into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err("it did not answer within ten seconds".into())
+    }
+
+    pub(crate) fn connect(&self) -> Result<UnixStream> {
+        let stream = UnixStream::connect(&self.socket)?;
+        // A server that has died must not hold up the others.
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(stream)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Where a program is: in the folder that was named, on the path, or where Debian puts PostgreSQL.
+pub(crate) fn find(program: &str, extra: Option<&Path>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let postgres = versions.map(|version| version.path().join("bin"));
+    let folders = extra.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path)).chain(postgres);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
