@@ -39,7 +39,7 @@ impl Size {
     pub(crate) const QUICK: Self = Self { rounds: 9, deep: 100_000, waits: 500, durable_steps: 4_000 };
 }
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The clocks of the system.
 struct SystemClock(Instant);
@@ -81,7 +81,7 @@ pub(crate) fn run(size: Size, folder: &Path, mut tell: impl FnMut(&str)) -> Resu
     measured
 }
 
-fn start(store: Store) -> Result<Runtime> {
+pub(crate) fn start(store: Store) -> Result<Runtime> {
     let clock = Arc::new(SystemClock(Instant::now()));
     Ok(Runtime::builder(Arc::new(TreeSubstrate::new(store)), clock).start()?)
 }
@@ -342,7 +342,7 @@ impl RawLog {
     }
 }
 
-fn raw_group(folder: &Path, threads: usize, steps: usize) -> Result<f64> {
+pub(crate) fn raw_group(folder: &Path, threads: usize, steps: usize) -> Result<f64> {
     fs::create_dir_all(folder)?;
     let log = RawLog { file: raw_file(folder, "raw")?, state: Mutex::default(), written: Condvar::new() };
     let (each, failed) = (steps / threads, AtomicU64::new(0));

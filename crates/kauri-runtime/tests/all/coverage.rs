@@ -1,12 +1,15 @@
 //! The page that says which test shows which sentence of the contract.
 
 /// Where its tests are.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 24] = [
     include_str!("blocks.rs"),
     include_str!("boot.rs"),
     include_str!("failures.rs"),
     include_str!("messages.rs"),
     include_str!("observing.rs"),
+    include_str!("run_jobs.rs"),
+    include_str!("run_steps.rs"),
+    include_str!("runs.rs"),
     include_str!("substrates.rs"),
     include_str!("threads.rs"),
     include_str!("timers.rs"),
@@ -14,6 +17,8 @@ const SOURCES: [&str; 19] = [
     include_str!("../../src/dedupe.rs"),
     include_str!("../../src/policy.rs"),
     include_str!("../../src/schema.rs"),
+    include_str!("../../src/run/row.rs"),
+    include_str!("../../../kauri-sim/tests/all/runs.rs"),
     include_str!("../../../kauri-sim/tests/all/worlds.rs"),
     include_str!("../../../kauri-wire/src/intent.rs"),
     include_str!("../../../kauri-wire/src/key.rs"),
