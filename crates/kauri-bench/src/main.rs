@@ -4,6 +4,7 @@
 //! kauri-bench wire [--quick] [--json FILE]
 //! kauri-bench ledger [--quick] [--json FILE]
 //! kauri-bench runtime [--quick] [--json FILE] [--folder DIR] [--depth N]
+//! kauri-bench runs [--quick] [--json FILE] [--folder DIR]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -19,6 +20,7 @@ mod ledger;
 mod measure;
 mod peer;
 mod report;
+mod runs;
 mod runtime;
 mod wire;
 
@@ -51,6 +53,8 @@ enum Suite {
     Reconcile { directory: PathBuf, lines: u64 },
     /// Steps, blocks and durable commits, against what the machine can do.
     Runtime(RuntimeOptions),
+    /// Runs, events and durable steps, against what the machine can do.
+    Runs(RuntimeOptions),
 }
 
 #[derive(Args)]
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
             writeln!(io::stdout(), "{}", ledger::reconcile_once(directory, *lines))
         }
         Suite::Runtime(options) => run_runtime(options),
+        Suite::Runs(options) => run_runs(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -172,6 +177,18 @@ fn run_runtime(options: &RuntimeOptions) -> io::Result<()> {
     let outcomes = runtime::run(size, &options.folder, |what| eprintln!("{what}"));
     let outcomes = outcomes.map_err(words)?;
     tell(&outcomes, &runtime::goals(&outcomes), file)
+}
+
+fn run_runs(options: &RuntimeOptions) -> io::Result<()> {
+    let file = options.common.file()?;
+    let size = match (options.common.rounds, options.common.quick) {
+        (Some(_), _) => runs::Size::LEAST,
+        (None, true) => runs::Size::QUICK,
+        (None, false) => runs::Size::FULL,
+    };
+    let outcomes = runs::run(size, &options.folder, |what| eprintln!("{what}"));
+    let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
+    tell(&outcomes, &runs::goals(&outcomes), file)
 }
 
 fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {

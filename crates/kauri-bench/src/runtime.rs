@@ -342,7 +342,7 @@ impl RawLog {
     }
 }
 
-fn raw_group(folder: &Path, threads: usize, steps: usize) -> Result<f64> {
+pub(crate) fn raw_group(folder: &Path, threads: usize, steps: usize) -> Result<f64> {
     fs::create_dir_all(folder)?;
     let log = RawLog { file: raw_file(folder, "raw")?, state: Mutex::default(), written: Condvar::new() };
     let (each, failed) = (steps / threads, AtomicU64::new(0));

@@ -90,3 +90,15 @@ fn help_goes_to_standard_output() {
     assert!(output.status.success() && text(&output.stdout).contains("--quick"), "{}", text(&output.stdout));
     assert!(!text(&output.stdout).contains("--rounds"));
 }
+
+#[test]
+fn runs_prints_a_table_and_writes_rows() {
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/runs.json");
+    let output = bench(&["runs", "--rounds", "1", "--json", file, "--folder", env!("CARGO_TARGET_TMPDIR")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert_eq!(table.matches("met  ").count() + table.matches("missed").count(), 7, "{table}");
+    let rows: Vec<serde_json::Value> = serde_json::from_reader(std::fs::File::open(file).unwrap()).unwrap();
+    assert_eq!(rows.len(), 7);
+    assert!(rows.iter().all(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{rows:?}");
+}

@@ -101,6 +101,7 @@ fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
     let number = number_of(live.input());
     let attempt = live.run().attempt();
     say(live, "begun")?;
+    buffer(live, "about to step")?;
     step(live, "first")?;
     if number % 5 == 1 {
         let due = Timestamp(live.now().wall.0 + 40);
@@ -139,7 +140,7 @@ fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
             Ok(Ending::failure(live.now().wall, Outcome::ExecutorCrash, "what drives a run may die of it"))
         }
         _ => {
-            say(live, "done")?;
+            buffer(live, "done")?;
             Ok(Ending::success(live.now().wall, Map::EMPTY))
         }
     }
@@ -164,10 +165,21 @@ fn number_of(input: &[u8]) -> u64 {
     }
 }
 
-fn say(live: &mut LiveRun, message: &str) -> Result<(), Halt> {
+fn log(live: &LiveRun, message: &str) -> EventDraft {
     let payload = Event::Log { level: Level::Info, message, fields: None }.payload().view().encode();
-    let ts = live.now().wall.0;
-    live.append(&[EventDraft { kind: EventType::Log, ts, payload }])?;
+    EventDraft { kind: EventType::Log, ts: live.now().wall.0, payload }
+}
+
+fn say(live: &mut LiveRun, message: &str) -> Result<(), Halt> {
+    let event = log(live, message);
+    live.append(&[event])?;
+    Ok(())
+}
+
+/// Says something with whatever is committed next.
+fn buffer(live: &mut LiveRun, message: &str) -> Result<(), Halt> {
+    let event = log(live, message);
+    live.buffer(&[event])?;
     Ok(())
 }
 

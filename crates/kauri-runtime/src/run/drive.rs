@@ -89,6 +89,9 @@ impl Worker {
     fn drive_run(&mut self, live: &mut LiveRun) -> Result<Option<Run>> {
         let Work::Drive(drive) = &mut self.work else { unreachable!("whoever drives runs has what drives them") };
         let result = catch_unwind(AssertUnwindSafe(|| drive.drive(live)));
+        if let Some(concluded) = live.take_concluded() {
+            return concluded;
+        }
         let now = live.now().wall;
         let result = match result {
             Ok(result) => result.and_then(|ending| live.check_recalled().map(|()| ending)),

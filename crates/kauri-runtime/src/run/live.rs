@@ -36,6 +36,9 @@ use crate::time::Now;
 /// How often a commit of a run is tried that meets conflicts.
 const PASSES_MAX: u32 = 100;
 
+/// When so many bytes of events wait for a commit, they get one.
+const BUFFERED_BYTES_MAX: usize = 1 << 20;
+
 /// Why a run does not go on here. Whoever gets it hands it on: to go on would count for nothing.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -136,15 +139,34 @@ pub struct LiveRun {
     recorded: Vec<Recorded>,
     /// The place of the next step that is asked for.
     next: u32,
+    /// Rows of events that go with the next commit, whatever it is for.
+    buffered: Vec<Bytes>,
+    buffered_bytes: usize,
     stop: Option<Stop>,
     park: Option<Park>,
+    /// How its end was committed, if that was done before its driver returned.
+    concluded: Option<Result<Option<Run>>>,
 }
 
 impl LiveRun {
     pub(super) fn new(shared: Arc<Shared>, driver: Driver, loaded: Loaded) -> Self {
         let Loaded { run, job, input, recorded } = loaded;
         let row = run.encode().into();
-        Self { shared, driver, run, row, job, input, recorded, next: 0, stop: None, park: None }
+        Self {
+            shared,
+            driver,
+            run,
+            row,
+            job,
+            input,
+            recorded,
+            next: 0,
+            buffered: Vec::new(),
+            buffered_bytes: 0,
+            stop: None,
+            park: None,
+            concluded: None,
+        }
     }
 
     /// The run as it stands.
@@ -303,6 +325,26 @@ impl LiveRun {
         self.commit(|_, _, _| Ok(()))
     }
 
+    /// Says something with the next commit of the run, whatever that is for: a step, other events, a wait or the end. Costs no commit; if
+    /// the run is lost before, so is this. Many bytes are not kept waiting.
+    ///
+    /// # Errors
+    /// As for [`append`](EventSink::append). Events that ask for derived work are appended, not buffered.
+    pub fn buffer(&mut self, events: &[EventDraft]) -> Result<(), SinkError> {
+        if events.iter().any(|event| event.kind == EventType::Enqueue) {
+            return self.append(events).map(drop);
+        }
+        let rows = self.check_events(events);
+        let rows = rows.map_err(|halt| self.sink_error(halt, events.len()))?;
+        self.buffered_bytes += rows.iter().map(|row| row.len()).sum::<usize>();
+        self.buffered.extend(rows);
+        if self.buffered_bytes > BUFFERED_BYTES_MAX {
+            let flushed = self.append_rows(&[]);
+            flushed.map_err(|halt| self.sink_error(halt, events.len()))?;
+        }
+        Ok(())
+    }
+
     /// What is recorded in the next place, if anything is. Moves to the place after it.
     fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
         self.check_open()?;
@@ -369,6 +411,10 @@ impl LiveRun {
         }
         let mut block = Atomic::new(&*rows, shared.setting(Some(self.driver.worker)));
         let mut run = self.run.clone();
+        for row in &self.buffered {
+            let key = next_event(&mut run, row);
+            block.stage(&EVENTS, &key, Some(row))?;
+        }
         let value = make(&mut block, &shared, &mut run)?;
         if run != self.run && run.outcome().is_none() {
             stage_run(&mut block, &run)?;
@@ -409,6 +455,8 @@ impl LiveRun {
             Verdict::Committed(_) => {
                 self.row = run.encode().into();
                 self.run = run;
+                self.buffered.clear();
+                self.buffered_bytes = 0;
                 self.driver.held = renewed.unwrap_or_else(|| self.driver.held.clone());
                 Ok(true)
             }
@@ -485,6 +533,40 @@ impl LiveRun {
         })
     }
 
+    /// Ends the run while its driver has still something to do. What the driver answers then about the end counts for nothing.
+    ///
+    /// # Errors
+    /// Why it was not ended here.
+    pub(super) fn end_early(&mut self, ending: &Ending) -> Result<(), SinkError> {
+        if self.concluded.is_some() {
+            return Err(SinkError::Sealed);
+        }
+        let concluded = self.end(ending);
+        let answer = match &concluded {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(SinkError::Lost),
+            Err(error) => Err(SinkError::Failed(error.to_string())),
+        };
+        self.stop.get_or_insert(Stop::Sealed);
+        self.concluded = Some(concluded);
+        answer
+    }
+
+    /// How the run was ended early, if it was.
+    pub(super) fn take_concluded(&mut self) -> Option<Result<Option<Run>>> {
+        self.concluded.take()
+    }
+
+    /// How often a silent run renews its lease: often enough that one late renewal does not lose it.
+    pub(super) fn renewal(&self) -> std::time::Duration {
+        self.driver.policy.lease / 3
+    }
+
+    /// The clock of the runtime.
+    pub(super) fn clock(&self) -> Arc<dyn crate::time::Clock> {
+        Arc::clone(&self.shared.clock)
+    }
+
     /// Lets the run wait, unless it is not ours any more or what it waits for has come.
     pub(super) fn park(&mut self) -> Result<Option<Run>> {
         let Some(park) = self.park.take() else { return Ok(None) };
@@ -541,10 +623,8 @@ impl LiveRun {
         for pass in 1..=PASSES_MAX {
             self.check_open()?;
             let (mut change, mut run) = (Change::default(), self.run.clone());
-            for row in rows {
-                run.events += 1;
-                run.hash = chain(&run.hash, run.events, row);
-                change.put(EVENTS, event_key(run.id, run.events), row.clone());
+            for row in self.buffered.iter().chain(rows) {
+                change.put(EVENTS, next_event(&mut run, row), row.clone());
             }
             change.put(RUNS, *run.id.as_bytes(), run.encode());
             if self.land(change, run, Lasting::On)? {
@@ -572,6 +652,13 @@ impl LiveRun {
             Ok(())
         })
     }
+}
+
+/// The key of a run's next event, which it has then.
+fn next_event(run: &mut Run, row: &[u8]) -> [u8; 24] {
+    run.events += 1;
+    run.hash = chain(&run.hash, run.events, row);
+    event_key(run.id, run.events)
 }
 
 /// Whether the driver's work goes on after a commit.
@@ -642,32 +729,45 @@ fn yield_gate(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
 
 impl EventSink for LiveRun {
     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
-        let before = self.run.events;
+        let before = self.run.events + self.buffered.len() as u64;
         match self.try_append(events) {
             // Derived work that was not made is said, too; it stands after what it is about.
-            Ok(()) => Ok(Appended { first_seq: before + 1, last_seq: self.run.events }),
-            Err(Halt::Lost) if self.stop == Some(Stop::Sealed) => match self.count_refused(events.len()) {
-                Ok(()) => Err(SinkError::Sealed),
-                Err(error) => Err(SinkError::Failed(error.to_string())),
-            },
-            Err(Halt::Lost) => Err(SinkError::Lost),
-            Err(Halt::Cancelled) => Err(SinkError::Cancelled),
-            Err(halt) => Err(SinkError::Failed(halt.to_string())),
+            Ok(()) if !events.is_empty() => Ok(Appended { first_seq: before + 1, last_seq: self.run.events }),
+            Ok(()) => Ok(Appended { first_seq: before + 1, last_seq: before }),
+            Err(halt) => Err(self.sink_error(halt, events.len())),
         }
     }
 }
 
 impl LiveRun {
     fn try_append(&mut self, events: &[EventDraft]) -> Result<(), Halt> {
-        self.check_open()?;
-        if let Some(terminal) = events.iter().find(|event| event.kind.is_terminal()) {
-            return Err(Halt::Failed(format!("{} ends a run: it is appended by sealing", terminal.kind).into()));
-        }
-        let rows = events.iter().map(event::encode).collect::<Result<Vec<_>>>()?;
+        let rows = self.check_events(events)?;
         match events.iter().any(|event| event.kind == EventType::Enqueue) {
             true => self.append_enqueuing(events),
             false if rows.is_empty() => Ok(()),
             false => self.append_rows(&rows),
+        }
+    }
+
+    /// The rows of events, if all of them can be kept.
+    fn check_events(&mut self, events: &[EventDraft]) -> Result<Vec<Bytes>, Halt> {
+        self.check_open()?;
+        if let Some(terminal) = events.iter().find(|event| event.kind.is_terminal()) {
+            return Err(Halt::Failed(format!("{} ends a run: it is appended by sealing", terminal.kind).into()));
+        }
+        Ok(events.iter().map(event::encode).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Why so many events were not appended. Those that came after the run was sealed are counted.
+    fn sink_error(&self, halt: Halt, events: usize) -> SinkError {
+        match halt {
+            Halt::Lost if self.stop == Some(Stop::Sealed) => match self.count_refused(events) {
+                Ok(()) => SinkError::Sealed,
+                Err(error) => SinkError::Failed(error.to_string()),
+            },
+            Halt::Lost => SinkError::Lost,
+            Halt::Cancelled => SinkError::Cancelled,
+            halt => SinkError::Failed(halt.to_string()),
         }
     }
 }

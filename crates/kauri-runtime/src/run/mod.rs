@@ -37,7 +37,7 @@
 //! # Ok::<(), kauri_runtime::Error>(())
 //! ```
 //!
-//! What a run does is a function like that, or a [`script`] with hooks. A script says events; [`Ingest`] brings them to an [`EventSink`] when
+//! What a run does is a function like that, or a [`script`] with hooks, which [`Scripted`] takes through its phases. A script says events; [`Ingest`] brings them to an [`EventSink`] when
 //! its [`Ingestion`] says; bytes are kept by [`Artifacts`] and [`Files`]. What a script in another process says comes through a [`Pipe`] and
 //! is held against the contract by a [`Session`].
 
@@ -51,6 +51,7 @@ mod event;
 mod fan_out;
 mod fault;
 mod files;
+mod filter;
 mod index;
 mod ingest;
 mod job;
@@ -64,6 +65,7 @@ mod recur;
 mod row;
 mod runs;
 pub mod script;
+mod scripted;
 mod seal;
 mod session;
 mod signal;
@@ -83,6 +85,7 @@ pub use event::{CONTRACT_VERSION, Stored, Tail};
 pub use fan_out::{Enqueued, Skip, work_hash};
 pub use fault::RunFault;
 pub use files::{Files, KeptFile};
+pub use filter::Filter;
 pub use ingest::{Ingest, Ingestion, Offered, Tally};
 pub use job::{Job, OnFailed, Submission};
 pub use keep::SweptRuns;
@@ -92,6 +95,7 @@ pub use outcome::{Origin, Outcome, Outcomes, State};
 pub use pipe::Pipe;
 pub use row::{Run, chain};
 pub use runs::{Cancelled, Lineage, Runs};
+pub use scripted::{Scripted, Setup};
 pub use seal::Ending;
 pub use session::{
     ARTIFACT_ID_BYTES_MAX, Heard, OPEN_ARTIFACTS_MAX, ProcessExit, Refusal, Session, SessionEnd, SessionOf,

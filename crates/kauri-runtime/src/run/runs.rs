@@ -247,10 +247,19 @@ impl Runs {
     /// # Errors
     /// `NoRun`, `NotEnded`, `Succeeded`, `Followed`, or if the substrate fails.
     pub fn retry(&self, id: RunId) -> Result<Run> {
+        self.retry_with(id, None)
+    }
+
+    /// As [`retry`](Self::retry), with another input if one is given.
+    ///
+    /// # Errors
+    /// As for `retry`.
+    pub fn retry_with(&self, id: RunId, input: Option<&[u8]>) -> Result<Run> {
         self.atomically(|block| {
             let failed = make::run(block, id)?;
             let job = make::job(block, &failed.job)?;
-            seal::follow(block, self.shared(), &failed, job, Input::Of(failed.input_of), None)
+            let input = input.map_or(Input::Of(failed.input_of), Input::Own);
+            seal::follow(block, self.shared(), &failed, job, input, None)
         })
     }
 

@@ -17,6 +17,7 @@ mod paths;
 mod protocol;
 mod restores;
 mod run_jobs;
+mod run_scripts;
 mod run_steps;
 mod runs;
 mod scripts;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Enqueued, FanOut, Halt, LiveRun, Outcome, Retry, Run, RunFault, State, StepKind, Submission, Takeover,
+    Class, Enqueued, FanOut, Filter, Halt, LiveRun, Outcome, Retry, Run, RunFault, State, StepKind, Submission,
+    Takeover,
 };
 use kauri_runtime::{Error, Failure, Policy, Read, Write};
 use kauri_tree::Table;
@@ -243,4 +244,37 @@ fn resumed_runs_that_come_to_no_end_are_a_crash_after_their_budget() {
         setup.advance(5000);
     }
     assert_eq!(runs.run(run).unwrap().outcome(), Some(Outcome::ExecutorCrash));
+}
+
+#[test]
+fn all_that_a_filter_means_are_retried_and_nothing_else() {
+    let (setup, runs) = setup();
+    let start = setup.runtime.now().wall;
+    let mut ids = Vec::new();
+    for (input, tag) in [("bad", "x"), ("bad", "y"), ("good", "x"), ("bad", "x")] {
+        ids.push(runs.submit(&Submission::new("work", input).tag(tag)).unwrap().run);
+        let mut worker = crew(&setup, |live| {
+            count(live, "a")?;
+            count(live, "b")?;
+            if live.input() == b"bad" { Err(Halt::Failed("bad".into())) } else { well(live) }
+        });
+        worker.drain().unwrap();
+        setup.advance(10);
+    }
+    let tagged = Filter { tag: Some("x".into()), ..Filter::of("work") };
+    let found = |filter: &Filter| runs.find(filter, 9).unwrap().iter().map(|run| run.id).collect::<Vec<_>>();
+    assert_eq!(found(&tagged), [ids[0], ids[3]]);
+    let early = Filter { before: Some(Timestamp(start.0 + 10)), ..Filter::of("work") };
+    assert_eq!(found(&early), [ids[0]]);
+    let late = Filter { since: Some(Timestamp(start.0 + 10)), ..Filter::of("work") };
+    assert_eq!(found(&late), [ids[1], ids[3]]);
+    assert!(found(&Filter { since: Some(start), before: Some(start), ..Filter::of("work") }).is_empty());
+    let made = runs.retry_all(&tagged, Some("b"), Some(b"good"), 9).unwrap();
+    assert_eq!(
+        made.iter().map(|run| (run.parent(), run.kept)).collect::<Vec<_>>(),
+        [(Some(ids[0]), 1), (Some(ids[3]), 1)]
+    );
+    // They have been followed now, and are left out.
+    assert!(runs.retry_all(&tagged, None, None, 9).unwrap().is_empty());
+    assert_eq!(runs.retry_all(&Filter::of("work"), None, None, 9).unwrap().len(), 1);
 }

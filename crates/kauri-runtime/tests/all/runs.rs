@@ -403,3 +403,34 @@ fn a_run_that_is_taken_over_to_be_resumed_goes_on_as_itself() {
     assert_eq!((ended.outcome(), ended.events, ended.claims), (Some(DONE), 2, 2));
     assert_eq!(runs.attempts(&job).unwrap().len(), 1);
 }
+
+#[test]
+fn buffered_events_go_with_the_next_commit_and_keep_their_order() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let inside = runs.clone();
+    let mut worker = crew(&setup, move |live| {
+        let seen = |live: &LiveRun| inside.run(live.id()).map(|run| run.events);
+        live.buffer(&[log("1"), log("2")])?;
+        assert_eq!(seen(live)?, 0);
+        assert_eq!(live.append(&[log("3")]).map(|place| (place.first_seq, place.last_seq)), Ok((3, 3)));
+        live.buffer(&[log("4")])?;
+        live.step("step", |_| Ok(Vec::new()))?;
+        assert_eq!(seen(live)?, 4);
+        // What is too much to wait does not.
+        live.buffer(&vec![log(&"5".repeat(2000)); 600])?;
+        assert_eq!(seen(live)?, 604);
+        assert!(live.buffer(&[EventDraft { payload: Vec::new(), ..log("bad") }]).is_err());
+        live.buffer(&[log("6")])?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    let ended = runs.run(run).unwrap();
+    assert_eq!((ended.events, runs.verify(run).unwrap()), (606, true));
+    let said = runs.events(run, 0, 10).unwrap();
+    let heard: Vec<String> = said[..4]
+        .iter()
+        .map(|event| format!("{:?}", Map::decode(&event.payload).unwrap().get("message").unwrap()))
+        .collect();
+    assert_eq!(heard, ["Str(\"1\")", "Str(\"2\")", "Str(\"3\")", "Str(\"4\")"]);
+}

@@ -1,0 +1,327 @@
+//! The suite `runs`: what a run, an event and a durable step cost.
+//!
+//! What one thread does is processor time; what waits for the disk, or for others, is time on the wall. The limits of the disk are measured
+//! here, in the same run on the same disk, as in the suite `runtime`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use kauri_runtime::run::{Class, Ending, EventDraft, EventSink, Halt, LiveRun, Runs, Submission};
+use kauri_runtime::{Policy, Pool, Runtime};
+use kauri_tree::Store;
+use kauri_wire::WorkerId;
+use kauri_wire::pack::Map;
+use kauri_wire::run::{Event, EventType, Level};
+
+use crate::measure::{Estimate, Outcome, Unit, thread_time};
+use crate::report::{Bound, Goal};
+use crate::runtime::{raw_group, start};
+
+const CREW: WorkerId = WorkerId(1);
+/// Events of a buffered stream are committed so many at a time.
+const BATCH: usize = 1000;
+const STEPS: u32 = 10;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    runs: usize,
+    events: usize,
+    durable_runs: usize,
+    rounds: usize,
+}
+
+impl Size {
+    pub(crate) const FULL: Self = Self { runs: 100_000, events: 1_000_000, durable_runs: 6_400, rounds: 5 };
+    pub(crate) const QUICK: Self = Self { runs: 10_000, events: 100_000, durable_runs: 1_280, rounds: 3 };
+    pub(crate) const LEAST: Self = Self { runs: 100, events: 1_000, durable_runs: 64, rounds: 1 };
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Everything, one workload after the other. `tell` hears what comes next.
+pub(crate) fn run(size: Size, folder: &Path, mut tell: impl FnMut(&str)) -> Result<Vec<Outcome>> {
+    let folder = folder.join(format!("kauri-bench-runs-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let measured = (|| {
+        let mut all = Vec::new();
+        tell("trivial runs in memory");
+        all.push(trivial(size)?);
+        tell("a long stream of events");
+        all.extend(stream(size)?);
+        tell("a stream with followers");
+        all.push(followed(size)?);
+        tell("durable runs, 32 in flight");
+        all.push(durable(size, &folder)?);
+        tell("a run of ten durable steps, alone");
+        all.push(lone_steps(size, &folder)?);
+        tell("durable steps, 64 runs in flight");
+        all.push(many_steps(size, &folder)?);
+        Ok(all)
+    })();
+    fs::remove_dir_all(&folder)?;
+    measured
+}
+
+fn define(runtime: &Runtime, worker: WorkerId) -> Result<Runs> {
+    let runs = runtime.runs();
+    runs.define(&format!("class-{}", worker.0), &Class::new(worker))?;
+    Ok(runs)
+}
+
+fn job(worker: WorkerId) -> Submission {
+    Submission::new(format!("class-{}", worker.0), "an input of some bytes")
+}
+
+fn line() -> EventDraft {
+    let message = "a line of the log, as long as lines are";
+    let payload = Event::Log { level: Level::Info, message, fields: None }.payload().view().encode();
+    EventDraft { kind: EventType::Log, ts: 1_700_000_000_000, payload }
+}
+
+fn done(live: &LiveRun) -> Ending {
+    Ending::success(live.now().wall, Map::EMPTY)
+}
+
+/// Two lines that are committed with the end: three events.
+fn say_little(live: &mut LiveRun) -> std::result::Result<Ending, Halt> {
+    live.buffer(&[line(), line()])?;
+    Ok(done(live))
+}
+
+/// Submitting, driving and sealing a run with three events: processor time of one thread, beside a submission alone.
+fn trivial(size: Size) -> Result<Outcome> {
+    let (mut whole, mut submits) = (Vec::new(), Vec::new());
+    for _ in 0..size.rounds {
+        let runtime = start(Store::in_memory()?)?;
+        let runs = define(&runtime, CREW)?;
+        let mut worker = runtime.run_worker(CREW, Policy::default(), say_little);
+        let (began, mut submitting, mut left) = (thread_time(), Duration::ZERO, size.runs);
+        while left > 0 {
+            let now = left.min(1000);
+            let before = thread_time();
+            for _ in 0..now {
+                runs.submit(&job(CREW))?;
+            }
+            submitting += thread_time() - before;
+            worker.drain()?;
+            left -= now;
+        }
+        whole.push((thread_time() - began).as_nanos() as f64 / size.runs as f64);
+        submits.push(submitting.as_nanos() as f64 / size.runs as f64);
+    }
+    let workload = format!("a run of three events in memory, submit to seal, {} of them", size.runs);
+    let peers = vec![("submitting it alone", Estimate::of(submits))];
+    Ok(Outcome { workload, unit: Unit::Nanoseconds, ours: Estimate::of(whole), peers })
+}
+
+/// Appending to one stream, many events at a time, and reading it back: processor time per event.
+fn stream(size: Size) -> Result<Vec<Outcome>> {
+    let (mut appends, mut reads, mut singles) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..size.rounds {
+        let runtime = start(Store::in_memory()?)?;
+        let runs = define(&runtime, CREW)?;
+        let run = runs.submit(&job(CREW))?.run;
+        let (told, hears) = mpsc::channel();
+        let events = size.events;
+        let mut worker = runtime.run_worker(CREW, Policy::default(), move |live: &mut LiveRun| {
+            let batch = vec![line(); BATCH];
+            let began = thread_time();
+            for _ in 0..events / BATCH {
+                live.append(&batch)?;
+            }
+            let many = (thread_time() - began).as_nanos() as f64 / events as f64;
+            let began = thread_time();
+            for _ in 0..BATCH {
+                live.append(&batch[..1])?;
+            }
+            let one = (thread_time() - began).as_nanos() as f64 / BATCH as f64;
+            told.send((many, one)).map_err(|_| Halt::Failed("nobody hears".into()))?;
+            Ok(done(live))
+        });
+        worker.drain()?;
+        let (many, one) = hears.recv()?;
+        appends.push(many);
+        singles.push(one);
+        let (began, mut seen, mut from) = (thread_time(), 0, 1);
+        loop {
+            let some = runs.events(run, from, 10_000)?;
+            let Some(last) = some.last() else { break };
+            (from, seen) = (last.seq + 1, seen + some.len());
+        }
+        reads.push((thread_time() - began).as_nanos() as f64 / seen as f64);
+    }
+    let (appends, singles) = (Estimate::of(appends), Estimate::of(singles));
+    Ok(vec![
+        Outcome {
+            workload: format!("an event appended, {BATCH} in a commit"),
+            unit: Unit::Nanoseconds,
+            ours: appends,
+            peers: vec![("one in a commit", singles)],
+        },
+        Outcome {
+            workload: "an event read back".to_owned(),
+            unit: Unit::Nanoseconds,
+            ours: Estimate::of(reads),
+            peers: vec![("appending it", appends)],
+        },
+    ])
+}
+
+/// Events a second of one stream, alone and with ten followers that read every event: processor time of the writer.
+fn followed(size: Size) -> Result<Outcome> {
+    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+    for _ in 0..size.rounds {
+        alone.push(append_cost(size.events / 10, 0)?);
+        watched.push(append_cost(size.events / 10, 10)?);
+    }
+    let workload = "an event appended, 100 in a commit, ten followers".to_owned();
+    let peers = vec![("nobody follows", Estimate::of(alone))];
+    Ok(Outcome { workload, unit: Unit::Nanoseconds, ours: Estimate::of(watched), peers })
+}
+
+fn append_cost(events: usize, followers: usize) -> Result<f64> {
+    let runtime = start(Store::in_memory()?)?;
+    let runs = define(&runtime, CREW)?;
+    let run = runs.submit(&job(CREW))?.run;
+    let (is_over, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let follow = |_| {
+        let (mut tail, is_over, seen) = (runs.tail(run, 1)?, Arc::clone(&is_over), Arc::clone(&seen));
+        Ok(std::thread::spawn(move || {
+            while !tail.is_over() && !is_over.load(Ordering::Relaxed) {
+                tail.wait(Some(Duration::from_millis(50)));
+                let found = tail.next(10_000).map_or(0, |found| found.len());
+                seen.fetch_add(found as u64, Ordering::Relaxed);
+            }
+        }))
+    };
+    let threads = (0..followers).map(follow).collect::<Result<Vec<_>>>()?;
+    let (told, hears) = mpsc::channel();
+    let mut worker = runtime.run_worker(CREW, Policy::default(), move |live: &mut LiveRun| {
+        let batch = vec![line(); 100];
+        let began = thread_time();
+        for _ in 0..(events / 100).max(1) {
+            live.append(&batch)?;
+        }
+        let took = (thread_time() - began).as_nanos() as f64 / (events / 100 * 100).max(100) as f64;
+        told.send(took).map_err(|_| Halt::Failed("nobody hears".into()))?;
+        Ok(done(live))
+    });
+    worker.drain()?;
+    for thread in threads {
+        thread.join().map_err(|_| "a follower panicked")?;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let all = runs.run(run)?.events * followers as u64;
+    match seen.load(Ordering::Relaxed) == all {
+        true => Ok(hears.recv()?),
+        false => Err("a follower missed an event, or saw one twice".into()),
+    }
+}
+
+/// Whole durable runs of so many workers at a time, submitted by as many threads.
+fn durable(size: Size, folder: &Path) -> Result<Outcome> {
+    let (mut ours, mut raw) = (Vec::new(), Vec::new());
+    for round in 0..size.rounds {
+        raw.push(raw_group(&folder.join(format!("raw-32-{round}")), 32, size.durable_runs)?);
+        ours.push(drive_all(&folder.join(format!("runs-{round}")), 32, size.durable_runs, say_little)?);
+    }
+    let workload = "durable runs of three events, 32 in flight, submit to seal".to_owned();
+    let peers = vec![("raw group commit", Estimate::of(raw))];
+    Ok(Outcome { workload, unit: Unit::PerSecond, ours: Estimate::of(ours), peers })
+}
+
+type Code = fn(&mut LiveRun) -> std::result::Result<Ending, Halt>;
+
+/// Runs a second, `threads` at a time, each thread submitting a run and waiting for its end.
+fn drive_all(path: &Path, threads: usize, count: usize, code: Code) -> Result<f64> {
+    let runtime = start(Store::open(path)?)?;
+    let ids: Vec<WorkerId> = (0..threads).map(|thread| WorkerId(i64::try_from(thread).unwrap_or(0))).collect();
+    let runs = runtime.runs();
+    for id in &ids {
+        define(&runtime, *id)?;
+    }
+    let workers = ids.iter().map(|id| runtime.run_worker(*id, Policy::default(), code)).collect();
+    let pool = Pool::start(workers)?;
+    let failed = AtomicU64::new(0);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for id in &ids {
+            scope.spawn(|| {
+                let one = || runs.wait(&runs.submit(&job(*id))?.job, None);
+                let all: kauri_runtime::Result<()> = (0..count / threads).try_for_each(|_| one().map(drop));
+                failed.fetch_add(u64::from(all.is_err()), Ordering::Relaxed);
+            });
+        }
+    });
+    let took = began.elapsed();
+    pool.stop()?;
+    match failed.into_inner() {
+        0 => Ok((count / threads * threads) as f64 / took.as_secs_f64()),
+        _ => Err("a run could not be submitted".into()),
+    }
+}
+
+fn take_steps(live: &mut LiveRun) -> std::result::Result<Ending, Halt> {
+    for number in 0..STEPS {
+        live.step(&format!("step {number}"), |_| Ok(b"a result".to_vec()))?;
+    }
+    Ok(done(live))
+}
+
+/// From submitting a run of ten durable steps to its end, in microseconds on the wall, beside as many durable writes.
+fn lone_steps(size: Size, folder: &Path) -> Result<Outcome> {
+    let runtime = start(Store::open(folder.join("lone"))?)?;
+    let runs = define(&runtime, CREW)?;
+    let pool = Pool::start(vec![runtime.run_worker(CREW, Policy::default(), take_steps)])?;
+    let mut times = Vec::new();
+    for _ in 0..size.durable_runs / 16 {
+        let began = Instant::now();
+        runs.wait(&runs.submit(&job(CREW))?.job, None)?;
+        times.push(began.elapsed().as_nanos() as f64 / 1000.0);
+    }
+    pool.stop()?;
+    let writes = f64::from(STEPS) + 3.0;
+    let rate = raw_group(&folder.join("raw-lone"), 1, 500)?;
+    let peers = vec![("as many durable writes", Estimate::of(vec![writes * 1_000_000.0 / rate]))];
+    let workload = "a run of ten durable steps, submit to seal".to_owned();
+    Ok(Outcome { workload, unit: Unit::Microseconds, ours: Estimate::of(times), peers })
+}
+
+fn many_steps(size: Size, folder: &Path) -> Result<Outcome> {
+    let (mut ours, mut raw) = (Vec::new(), Vec::new());
+    for round in 0..size.rounds {
+        raw.push(raw_group(&folder.join(format!("raw-64-{round}")), 64, size.durable_runs)?);
+        let count = size.durable_runs / 4;
+        let rate = drive_all(&folder.join(format!("steps-{round}")), 64, count.max(64), take_steps)?;
+        ours.push(rate * f64::from(STEPS));
+    }
+    let workload = "durable steps, 64 runs in flight".to_owned();
+    let peers = vec![("raw group commit", Estimate::of(raw))];
+    Ok(Outcome { workload, unit: Unit::PerSecond, ours: Estimate::of(ours), peers })
+}
+
+/// What we want of these numbers.
+pub(crate) fn goals(outcomes: &[Outcome]) -> Vec<Goal> {
+    let find = |start: &str| outcomes.iter().find(|outcome| outcome.workload.starts_with(start));
+    let mut goals = Vec::new();
+    let mut add = |of: &str, found: Option<f64>, bound, unit| {
+        goals.extend(found.map(|found| Goal { of: of.to_owned(), found, bound, unit }));
+    };
+    let rate = |start| find(start).map(|outcome| 1_000_000.0 / outcome.ours.median);
+    let share = |start| find(start).map(|outcome| 100.0 * outcome.ours.median / outcome.peers[0].1.median);
+    add("trivial runs in memory, one core", rate("a run of three"), Bound::AtLeast(50.0), " k/s");
+    add("events appended, buffered", rate("an event appended, 1000"), Bound::AtLeast(500.0), " k/s");
+    add("events read back", rate("an event read"), Bound::AtLeast(5000.0), " k/s");
+    let cost = share("an event appended, 100 in").map(|share| share - 100.0);
+    add("ten followers cost the writer", cost, Bound::Below(10.0), " %");
+    add("durable runs, 32 in flight", share("durable runs"), Bound::AtLeast(50.0), " % of the raw limit");
+    let lone = find("a run of ten").map(|outcome| outcome.ours.median / 1000.0);
+    add("a run of ten durable steps, alone", lone, Bound::Below(5.0), " ms");
+    let steps = find("durable steps, 64").map(|outcome| outcome.ours.median / 1000.0);
+    add("durable steps, 64 runs in flight", steps, Bound::AtLeast(20.0), " k/s");
+    goals
+}

@@ -1,0 +1,180 @@
+//! Runs whose work is a script: what the store keeps of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kauri_runtime::run::script::{Context, Held, Prepared, Resource, RunInfo, Rust, Script, ScriptError, Stop};
+use kauri_runtime::run::{Class, Outcome, Retry, Run, Runs, Scripted, State, Submission};
+use kauri_runtime::{Policy, Worker};
+use kauri_wire::pack::MapBuf;
+use serde_json::Value;
+
+use crate::runs::{CREW, setup, setup_with};
+use crate::setup::Setup;
+
+const DONE: Outcome = Outcome::Success { skipped: false };
+
+/// What happened, in order.
+type Told = Arc<Mutex<Vec<String>>>;
+
+/// A script that tells what is called, and of which state its run is in the store then.
+#[derive(Clone)]
+struct Teller {
+    runs: Runs,
+    told: Told,
+    does: fn(&Self, &Context) -> Result<(), ScriptError>,
+}
+
+impl Teller {
+    fn tell(&self, what: &str, cx: &Context) {
+        let state = self.runs.run(cx.run().run_id).unwrap().state;
+        self.told.lock().unwrap().push(format!("{what}: {state}"));
+    }
+}
+
+impl Script for Teller {
+    fn prepare(&self, job: &Value, _: &RunInfo, _: &Stop) -> Result<Prepared, ScriptError> {
+        Ok(match job.as_str() {
+            Some("nothing") => Prepared::Skip { reason: Some("there is nothing to do".to_owned()) },
+            _ => Prepared::CONTINUE,
+        })
+    }
+
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        self.tell("run", cx);
+        (self.does)(self, cx)
+    }
+
+    fn on_error(&self, _: &ScriptError, cx: &Context) -> Result<(), ScriptError> {
+        self.tell("on_error", cx);
+        Ok(())
+    }
+
+    fn cleanup(&self, cx: &Context) -> Result<(), ScriptError> {
+        self.tell("cleanup", cx);
+        Err("the door does not close".into())
+    }
+}
+
+fn say(_: &Teller, cx: &Context) -> Result<(), ScriptError> {
+    let mut data = MapBuf::new();
+    data.put("attempt", u64::from(cx.run().attempt));
+    Ok(cx.emit().item("row", data.view())?)
+}
+
+fn fail_first(teller: &Teller, cx: &Context) -> Result<(), ScriptError> {
+    say(teller, cx)?;
+    if cx.run().attempt == 1 { Err("not yet".into()) } else { Ok(()) }
+}
+
+fn cancel_itself(teller: &Teller, cx: &Context) -> Result<(), ScriptError> {
+    teller.runs.cancel(cx.run().run_id).unwrap();
+    say(teller, cx)
+}
+
+/// Something that is acquired and released, and tells it.
+struct Room(Told);
+
+impl Resource for Room {
+    fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
+        self.0.lock().unwrap().push("acquired".to_owned());
+        Ok(Arc::new(Room(Arc::clone(&self.0))))
+    }
+}
+
+impl Held for Room {
+    fn release(&self, _: &Stop) -> Result<(), ScriptError> {
+        self.0.lock().unwrap().push("released".to_owned());
+        Ok(())
+    }
+}
+
+fn crew(setup: &Setup, drive: Scripted) -> Worker {
+    setup.runtime.run_worker(CREW, Policy::default(), drive)
+}
+
+/// A class that retries nothing.
+fn once() -> Class {
+    Class { retry: Retry::never(), ..Class::new(CREW) }
+}
+
+/// Runs one job to its end: its runs, what was told, and how many troubles were swallowed.
+fn run(
+    class: &Class,
+    input: &str,
+    does: fn(&Teller, &Context) -> Result<(), ScriptError>,
+) -> (Vec<Run>, Vec<String>, usize) {
+    let (setup, runs) = setup_with(class);
+    let (told, swallowed) = (Told::default(), Arc::new(Mutex::new(0)));
+    let teller = Teller { runs: runs.clone(), told: Arc::clone(&told), does };
+    let (room, heard) = (Arc::clone(&told), Arc::clone(&swallowed));
+    let drive = Scripted::new(move |_| Box::new(Rust::inline(teller.clone())))
+        .resource(move |_| Box::new(Room(Arc::clone(&room))))
+        .hear(move |_, report| *heard.lock().unwrap() += report.swallowed.len());
+    let submitted = runs.submit(&Submission::new("work", input)).unwrap();
+    let mut worker = crew(&setup, drive);
+    worker.drain().unwrap();
+    setup.advance(60_000);
+    worker.drain().unwrap();
+    let mut all = runs.lineage(submitted.run).unwrap().descendants;
+    all.insert(0, runs.run(submitted.run).unwrap());
+    assert!(all.iter().all(|run| runs.verify(run.id).unwrap()));
+    let told = told.lock().unwrap().clone();
+    let swallowed = *swallowed.lock().unwrap();
+    (all, told, swallowed)
+}
+
+fn outcomes(runs: &[Run]) -> Vec<(u32, Option<Outcome>, u64)> {
+    runs.iter().map(|run| (run.attempt(), run.outcome(), run.events)).collect()
+}
+
+#[test]
+fn a_script_is_sealed_before_its_cleanup_and_trouble_there_changes_nothing() {
+    let (runs, told, swallowed) = run(&once(), "1", say);
+    assert_eq!(outcomes(&runs), [(1, Some(DONE), 2)]);
+    assert_eq!(told, ["acquired", "run: running", "cleanup: success", "released"]);
+    assert_eq!(swallowed, 1);
+}
+
+#[test]
+fn a_script_that_fails_is_retried_by_its_class() {
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(1), ..Retry::default() };
+    let (runs, told, _) = run(&Class { retry, ..Class::new(CREW) }, "", fail_first);
+    assert_eq!(outcomes(&runs), [(1, Some(Outcome::ScriptError), 2), (2, Some(DONE), 2)]);
+    assert_eq!(told.iter().filter(|what| *what == "on_error: running").count(), 1);
+    assert_eq!(told.iter().filter(|what| *what == "released").count(), 2);
+}
+
+#[test]
+fn a_script_whose_run_is_cancelled_says_nothing_more_and_is_cleaned_up() {
+    let (runs, told, _) = run(&once(), "1", cancel_itself);
+    assert_eq!(outcomes(&runs), [(1, Some(Outcome::Cancelled), 1)]);
+    assert_eq!(told.last().map(String::as_str), Some("released"));
+    assert!(told.contains(&"cleanup: cancelled".to_owned()), "{told:?}");
+}
+
+#[test]
+fn a_script_that_finds_nothing_to_do_acquires_nothing() {
+    let (runs, told, _) = run(&once(), "\"nothing\"", say);
+    assert_eq!(outcomes(&runs), [(1, Some(Outcome::Success { skipped: true }), 1)]);
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn input_that_is_no_json_fails_the_run_in_words() {
+    let (runs, told, _) = run(&once(), "{", say);
+    assert_eq!(outcomes(&runs), [(1, Some(Outcome::ScriptError), 1)]);
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn a_panic_of_a_script_is_its_error_and_the_worker_goes_on() {
+    let (setup, runs) = setup();
+    let teller = Teller { runs: runs.clone(), told: Told::default(), does: |_, _| panic!("no") };
+    let mut worker = crew(&setup, Scripted::new(move |_| Box::new(Rust::inline(teller.clone()))));
+    let submitted = [1, 2].map(|_| runs.submit(&Submission::new("work", "1")).unwrap().run);
+    worker.drain().unwrap();
+    for run in submitted {
+        assert!(matches!(runs.run(run).unwrap().state, State::Sealed(outcome) if !outcome.is_success()));
+    }
+}
