@@ -277,6 +277,8 @@ impl Running {
             match what(&self.world.runtime().runs()) {
                 Ok(value) => return Ok(value),
                 Err(_) if self.world.has_crashed() => self.world.restart().map_err(words)?,
+                // There was no room, and nothing is broken.
+                Err(kauri_runtime::Error::Store(kauri_tree::Error::Full)) => {}
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(words(error)),
             }
