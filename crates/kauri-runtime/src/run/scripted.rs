@@ -74,7 +74,7 @@ pub struct Setup {
 /// let runtime = Runtime::builder(Arc::new(TreeSubstrate::new(Store::in_memory()?)), clock).start()?;
 /// let runs = runtime.runs();
 /// runs.define("greeting", &Class::new(WorkerId(1)))?;
-/// let submitted = runs.submit(&Submission::new("greeting", "hello").input(r#""Ann""#))?;
+/// let submitted = runs.submit(&Submission::new("greeting", r#""Ann""#))?;
 ///
 /// let drive = Scripted::new(|_| Box::new(Rust::inline(Greet)));
 /// runtime.run_worker(WorkerId(1), Policy::default(), drive).drain()?;
