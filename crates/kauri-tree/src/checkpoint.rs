@@ -170,6 +170,7 @@ impl Durable {
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
         let Job { born, bitmap, mut bits, meta, ring_bytes, cut_all, ticket } = job;
+        self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
         let written = self.write_pages(held, born, bitmap, between)?;
         let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
         StoreFile::seal(bitmap.first, birth, &mut bits);

@@ -1,5 +1,7 @@
 //! The file of a store: pages out of it, checked, and into it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use kauri_arena::{Arena, CHUNK_PAGES, Stamp};
 
 use crate::disk::File;
@@ -16,6 +18,8 @@ pub(crate) struct StoreFile {
     page_bytes: usize,
     /// Whoever loads a page holds the lock of its number: who wants the same page waits until it is there.
     loading: [Mutex<()>; LOADING_LOCKS],
+    /// No page is of a later version; the greatest number while that is not known, and where somebody else writes the file.
+    newest: AtomicU64,
 }
 
 const LOADING_LOCKS: usize = 16;
@@ -26,7 +30,7 @@ const KIND_AT: usize = 16;
 
 impl StoreFile {
     pub(crate) fn new(file: Box<dyn File>, page_bytes: usize) -> Self {
-        Self { file, page_bytes, loading: Default::default() }
+        Self { file, page_bytes, loading: Default::default(), newest: AtomicU64::new(u64::MAX) }
     }
 
     pub(crate) fn disk(&self) -> &dyn File {
@@ -69,7 +73,15 @@ impl StoreFile {
         if bytes[KIND_AT] == crate::node::KIND_NODE {
             Node::check_structure(bytes).map_err(|fault| Error::Corrupt { page: run.first, fault })?;
         }
-        Stamp::new(birth).filter(|birth| *birth > Stamp::FIRST).ok_or_else(|| corrupt("a birth", birth))
+        // A page that says it was born later would be taken for one that the present transaction has made.
+        let newest = self.newest.load(Ordering::Acquire);
+        let is_birth = |birth: &Stamp| *birth > Stamp::FIRST && birth.number() <= newest;
+        Stamp::new(birth).filter(is_birth).ok_or_else(|| corrupt("a birth in a version of the file", birth))
+    }
+
+    /// No page of the file is of a later version than this. Whoever writes later ones says so before.
+    pub(crate) fn set_newest(&self, version: Stamp) {
+        self.newest.store(version.number(), Ordering::Release);
     }
 
     /// Writes sealed pages that lie side by side.

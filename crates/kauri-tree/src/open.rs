@@ -202,6 +202,9 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
     let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;
+    if writes {
+        file.set_newest(version);
+    }
     let (free, bitmap) = read_free(&file, &meta)?;
     let (arena, writer) = match cache_bytes {
         Some(bytes) => {

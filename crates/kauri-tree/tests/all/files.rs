@@ -167,6 +167,25 @@ fn a_page_of_another_kind_or_level_is_no_node() {
 }
 
 #[test]
+fn a_page_born_after_the_version_it_is_in_is_refused() {
+    let disk = forged(0, &[]);
+    let file = disk.open("store", Open::ReadWrite).unwrap();
+    let mut catalog = [0; 4];
+    file.read_at(256 + 72, &mut catalog).unwrap();
+    let catalog = u32::from_le_bytes(catalog);
+    let mut page = [0; 256];
+    file.read_at(u64::from(catalog) * 256, &mut page).unwrap();
+    // Taken for a page of the present transaction, it would be changed in place, and never written.
+    page[8..16].copy_from_slice(&1_000_000_u64.to_le_bytes());
+    let sum = twox_hash::XxHash3_64::oneshot_with_seed(catalog.into(), &page[8..]);
+    page[..8].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(u64::from(catalog) * 256, &page).unwrap();
+    drop(file);
+    let error = Options::new().open(&disk, "store").unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("a birth in a version of the file"), "{error}");
+}
+
+#[test]
 fn space_comes_back() {
     // Two hundred rows of forty bytes in so many versions of them: the newest, the checkpoint's, and the one being made;
     // and with a keeper the one that it writes down meanwhile, however slow it is.
