@@ -1,9 +1,12 @@
 //! Arguments in, output and an exit code out.
 //!
 //! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches, a row is missing), 2 the question was wrong (arguments, input).
+//! The doctor: 0 all fine, 1 warnings, 2 failures.
 
 mod demo;
+mod doctor;
 mod frame;
+mod home;
 mod progress;
 mod store;
 
@@ -26,6 +29,8 @@ struct Args {
 enum Command {
     /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
     Demo(demo::Args),
+    /// Examine a home: what is wrong there, and what to do about it
+    Doctor(doctor::Args),
     /// Read, write and check message, intent and run frames
     Frame(frame::Args),
     /// Look into a store's file, change it, copy it, make it shorter
@@ -36,6 +41,8 @@ enum Command {
 enum Trouble {
     /// The answer is no; it was already given.
     No,
+    /// The answer is worse than no; it was already given.
+    Failed,
     /// The question was wrong, in one line.
     Wrong(String),
     /// The answer could not be written.
@@ -56,12 +63,14 @@ pub(crate) fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     let done = match args.command {
         Command::Demo(args) => demo::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),
         Command::Store(args) => store::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Trouble::No) => ExitCode::FAILURE,
+        Err(Trouble::Failed) => ExitCode::from(2),
         Err(Trouble::Wrong(what)) => complain(&what),
         // Whoever read our output has seen enough (`kauri ... | head`).
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -2,7 +2,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests of the command line run processes and write files")]
 
 mod demo;
+mod doctor;
 mod frame;
+mod homes;
 mod manners;
 mod store;
 
