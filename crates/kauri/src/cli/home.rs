@@ -8,6 +8,8 @@ use kauri::runtime::substrate::TreeSubstrate;
 use kauri::tree::disk::OsDisk;
 use kauri::tree::{Error, Options};
 
+use super::Trouble;
+
 /// How much of a store is kept in memory while it is looked at.
 const CACHE_BYTES: usize = 64 << 20;
 
@@ -39,4 +41,18 @@ pub(super) fn open_store(layout: &Layout) -> Result<Option<TreeSubstrate>, Error
     let disk = OsDisk::new(layout.runtime())?;
     let store = Options::new().read_only(true).cache_bytes(CACHE_BYTES).open(&disk, "store.kauri")?;
     Ok(Some(TreeSubstrate::new(store)))
+}
+
+/// The home that is meant, which must be there.
+pub(super) fn there(home: &HomeArgs) -> Result<Layout, Trouble> {
+    let layout = home.layout();
+    let shown = layout.home().display();
+    match std::fs::metadata(layout.home()) {
+        Ok(found) if found.is_dir() => Ok(layout),
+        Ok(_) => Err(Trouble::Wrong(format!("{shown}: expected a directory, found a file"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Trouble::Wrong(format!("{shown}: there is no such home; name it with --home or $KAURI_HOME")))
+        }
+        Err(error) => Err(Trouble::Wrong(format!("{shown}: {error}"))),
+    }
 }

@@ -3,12 +3,16 @@
 //! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches, a row is missing), 2 the question was wrong (arguments, input).
 //! The doctor: 0 all fine, 1 warnings, 2 failures.
 
+mod audit;
 mod demo;
 mod doctor;
 mod frame;
 mod home;
+mod ledger;
 mod progress;
 mod store;
+mod switch;
+mod table;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -33,6 +37,14 @@ enum Command {
     Doctor(doctor::Args),
     /// Read, write and check message, intent and run frames
     Frame(frame::Args),
+    /// List actions begun and ended, and decide about those without an end
+    Ledger(ledger::Args),
+    /// Print what was done and decided, and verify that nobody changed it
+    Audit(audit::Args),
+    /// Throw the kill switch of a home: nothing begins any more
+    Stop(switch::StopArgs),
+    /// Take the kill switch back
+    Resume(switch::ResumeArgs),
     /// Look into a store's file, change it, copy it, make it shorter
     Store(store::Args),
 }
@@ -65,6 +77,10 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),
+        Command::Ledger(args) => ledger::run(args, &mut out),
+        Command::Audit(args) => audit::run(&args, &mut out),
+        Command::Stop(args) => switch::stop(&args, &mut out),
+        Command::Resume(args) => switch::resume(&args, &mut out),
         Command::Store(args) => store::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {

@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod frame;
 mod homes;
+mod ledger;
 mod manners;
 mod store;
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use kauri::ledger::{
-    AuditReport, DATABASE_NAME, DatabaseLook, Error, Finding, Invariant, JournalLook, KillSwitch, LockState, Look,
-    Result, Timestamp,
+    AuditReport, DATABASE_NAME, DatabaseLook, Error, Finding, Invariant, JournalLook, LockState, Look, Result,
+    Timestamp,
 };
 
+use super::Patient;
 use super::check::{Check, lasting, many};
-use super::{Patient, clock};
 
 /// What the doctor says of a file that is not what was written.
 const DAMAGED: &str = "restore the home from a copy; keep the damaged file for whoever helps";
@@ -241,12 +241,9 @@ fn of_actions(patient: &Patient, look: &Look, database: &Result<Option<DatabaseL
     };
     let failed = |error: Error| error.to_string();
     let mut found = look.check_actions(database, patient.is_deep).map_err(failed)?;
-    let mut add = |what: String| found.push(Finding { invariant: Invariant::I8, what });
-    database.faults(patient.is_deep).map_err(failed)?.into_iter().for_each(&mut add);
-    let file = KillSwitch::of(patient.layout.home(), clock()).reason().map_err(failed)?;
-    if file.is_none() && database.state("kill_switch").map_err(failed)?.is_some() {
-        add("the kill switch is thrown in the database, and its file is gone".to_owned());
-    }
+    let faults = database.faults(patient.is_deep).map_err(failed)?;
+    found.extend(faults.into_iter().map(|what| Finding { invariant: Invariant::I8, what }));
+    // That the switch was thrown or taken back without the database is no fault: the next start notices.
     Ok(found)
 }
 
