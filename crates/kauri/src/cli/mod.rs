@@ -4,12 +4,15 @@
 //! The doctor: 0 all fine, 1 warnings, 2 failures.
 
 mod audit;
+mod dead_letters;
 mod demo;
 mod doctor;
 mod frame;
 mod home;
 mod ledger;
+mod messages;
 mod progress;
+mod runs;
 mod store;
 mod switch;
 mod table;
@@ -45,6 +48,18 @@ enum Command {
     Stop(switch::StopArgs),
     /// Take the kill switch back
     Resume(switch::ResumeArgs),
+    /// List the messages that wait for workers
+    Inbox(messages::InboxArgs),
+    /// List the messages that wait for a moment, earliest first
+    Timers(messages::Args),
+    /// List who has which messages
+    Leases(messages::Args),
+    /// List the messages that wait to be delivered outside, oldest first
+    Outbox(messages::Args),
+    /// List, show, replay and purge messages that will not be handled again by themselves
+    DeadLetters(dead_letters::Args),
+    /// List and show runs, what they said, and how they hang together
+    Runs(runs::Args),
     /// Look into a store's file, change it, copy it, make it shorter
     Store(store::Args),
 }
@@ -81,6 +96,12 @@ pub(crate) fn main() -> ExitCode {
         Command::Audit(args) => audit::run(&args, &mut out),
         Command::Stop(args) => switch::stop(&args, &mut out),
         Command::Resume(args) => switch::resume(&args, &mut out),
+        Command::Inbox(args) => messages::inbox(&args, &mut out),
+        Command::Timers(args) => messages::timers(&args, &mut out),
+        Command::Leases(args) => messages::leases(&args, &mut out),
+        Command::Outbox(args) => messages::outbox(&args, &mut out),
+        Command::DeadLetters(args) => dead_letters::run(&args, &mut out),
+        Command::Runs(args) => runs::run(&args, &mut out),
         Command::Store(args) => store::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {

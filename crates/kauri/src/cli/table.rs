@@ -44,11 +44,21 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().flat_map(|char| if char.is_control() { char.escape_default().collect() } else { vec![char] }).collect()
 }
 
+/// Bytes as text where they are UTF-8, otherwise in hexadecimal.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| format!("0x{}", hex::encode(bytes)), str::to_owned)
+}
+
 /// The beginning of a text, so that a row stays a row.
 pub(super) fn short(text: &str, most: usize) -> String {
     let mut chars = text.chars();
     let head: String = chars.by_ref().take(most).collect();
     if chars.next().is_some() { head + "..." } else { head }
+}
+
+/// A moment, as people and scripts read it.
+pub(super) fn moment(millis: i64) -> String {
+    kauri::ledger::Timestamp(millis).to_string()
 }
 
 /// Prints things one a line, as JSON or in a table.
@@ -87,5 +97,6 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_characters() {
         assert_eq!((short("äöü", 3), short("äöüß", 3)), ("äöü".to_owned(), "äöü...".to_owned()));
+        assert_eq!((text_of(b"abc"), text_of(b"\xff\x00")), ("abc".to_owned(), "0xff00".to_owned()));
     }
 }

@@ -7,6 +7,8 @@ mod frame;
 mod homes;
 mod ledger;
 mod manners;
+mod messages;
+mod runs;
 mod store;
 
 use std::io::Write;
