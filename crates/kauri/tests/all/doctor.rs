@@ -344,3 +344,65 @@ fn a_home_that_may_not_be_read_is_told_as_such() {
         false => expect(&report, "home", "fail", "ask as the user"),
     }
 }
+
+#[test]
+fn what_a_crash_left_is_told_kept_and_repaired_when_asked() {
+    let home = Scratch::filled("doctor-alive");
+    let (ledger, runtime) = (home.ledger(), home.runtime());
+    let mut action = ledger.begin("bill-9", "order-2", "pay the bill").expect("begun");
+    action.record_started().expect("recorded");
+    fill_messages(&runtime);
+    let crashed = home.crashed("doctor-crashed");
+    drop((action, ledger, runtime));
+
+    let kept = ["runtime/runtime.db", "runtime/runtime.db-wal", "runtime/actions_wal.jsonl", "runtime/store.kauri"];
+    let read = || kept.map(|name| std::fs::read(crashed.file(name)).expect("there"));
+    let before = read();
+    let report = examine(&crashed, &["--deep"]);
+    expect(&report, "lock", "warn", "ended without giving it back");
+    expect(&report, "writer-queue", "warn", "stopped without closing");
+    expect(&report, "orphans", "warn", "bill-9");
+    expect(&report, "I3", "warn", "bill-9");
+    expect(&report, "database", "ok", "whole");
+    expect(&report, "store", "ok", "sound");
+    expect(&report, "dead-letters", "warn", "1 dead letter");
+    assert_eq!(read(), before, "only looked at");
+
+    let report = examine(&crashed, &["--fix"]);
+    expect(&report, "lock", "ok", "free");
+    expect(&report, "writer-queue", "ok", "all it wrote");
+    expect(&report, "orphans", "warn", "bill-9");
+}
+
+/// Numbers that look like chance and are the same each time.
+fn chance(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*state >> 40).expect("24 bits")
+}
+
+#[test]
+fn whatever_is_damaged_the_doctor_answers() {
+    let home = Scratch::filled("doctor-any");
+    let runtime = home.runtime();
+    fill_runs(&runtime);
+    fill_messages(&runtime);
+    drop(runtime);
+    home.leave_orphan("bill-9");
+    let mut state = 7;
+    let image = home.image();
+    for (path, (_, bytes, _)) in image.iter().filter(|(path, (_, bytes, _))| path.is_file() && !bytes.is_empty()) {
+        let mut wrong = bytes.clone();
+        (0..3).for_each(|_| wrong[chance(&mut state) % bytes.len()] ^= 1 << (chance(&mut state) % 8));
+        // Where a file begins is where most is said about the rest of it.
+        let mut head = bytes.clone();
+        head[chance(&mut state) % bytes.len().min(100)] ^= 0x55;
+        let cut = bytes[..chance(&mut state) % bytes.len()].to_vec();
+        let longer = [&bytes[..], &[0xa5; 5000]].concat();
+        for bad in [wrong, head, cut, longer, Vec::new()] {
+            std::fs::write(path, &bad).expect("written");
+            assert_eq!(names(&examine(&home, &["--deep"])), NAMES, "{}", path.display());
+        }
+        std::fs::write(path, bytes).expect("written");
+    }
+    assert_eq!(check(&examine(&home, &["--deep"]), "store")["status"], "ok");
+}

@@ -23,7 +23,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// An empty one, for its owner alone.
     pub(crate) fn new(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{name}"));
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).expect("a folder");
         Self { layout: Layout::of(path) }
@@ -66,6 +66,20 @@ impl Scratch {
         let disk = OsDisk::new(self.layout.runtime()).expect("a disk");
         let store = Options::new().keeper(false).open(&disk, "store.kauri").expect("a store");
         Runtime::builder(Arc::new(TreeSubstrate::new(store)), Arc::new(SystemClock::new())).start().expect("a runtime")
+    }
+
+    /// A copy of its files as they are now: what a crash of the whole machine could leave, if all writes had reached the disk.
+    pub(crate) fn crashed(&self, name: &str) -> Self {
+        let copy = Self::new(name);
+        for (path, (mode, bytes, _)) in self.image() {
+            let to = copy.layout.home().join(path.strip_prefix(self.layout.home()).expect("inside"));
+            match path.is_dir() {
+                true => std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&to).expect("a folder"),
+                false => std::fs::write(&to, bytes).expect("written"),
+            }
+            std::fs::set_permissions(&to, std::fs::Permissions::from_mode(mode)).expect("ours");
+        }
+        copy
     }
 
     /// Every path of the home with its mode, its bytes and when it was changed.
