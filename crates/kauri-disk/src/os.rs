@@ -95,12 +95,8 @@ impl Disk for OsDisk {
         for _ in 0..OPEN_TRIES_MAX {
             let file = options(how).open(&path)?;
             if !how.writes() || is_locked_and_named(&file, name, &path)? {
-                return Ok(Box::new(OsFile {
-                    name: name.to_owned(),
-                    file,
-                    directory: Arc::clone(&self.directory),
-                    how,
-                }));
+                let directory = Arc::clone(&self.directory);
+                return Ok(Box::new(OsFile { name: name.to_owned(), file, directory, how }));
             }
         }
         Err(locked(name))
@@ -165,6 +161,16 @@ fn is_locked_and_named(file: &fs::File, name: &str, path: &Path) -> io::Result<b
 impl OsFile {
     fn check_writes(&self) -> io::Result<()> {
         if self.how.writes() { Ok(()) } else { Err(read_only(&self.name)) }
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is just being started has the same open file until it runs its own program, and whoever
+        // opens the file again meanwhile would be told that it is locked.
+        if self.how.writes() {
+            let _closing = self.file.unlock();
+        }
     }
 }
 
@@ -309,6 +315,22 @@ mod tests {
         let new = disk.open("a", Open::Create).expect("another file of that name");
         new.write_at(0, b"new").expect("written");
         assert!(old.is_empty().expect("a length"));
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_file_also_while_a_child_that_is_being_started_has_it() {
+        let scratch = Scratch::new("forked");
+        let disk = OsDisk::new(&scratch.0).expect("a disk");
+        let directory = Arc::clone(&disk.directory);
+        let file = options(Open::Create).open(scratch.0.join("a")).expect("made");
+        assert!(is_locked_and_named(&file, "a", &scratch.0.join("a")).expect("free"));
+        // What a fork leaves in the child: another descriptor of the same open file.
+        let of_child = file.try_clone().expect("a descriptor");
+        let held = OsFile { name: "a".to_owned(), file, directory, how: Open::Create };
+        assert!(disk.open("a", Open::ReadWrite).is_err(), "it is locked");
+        drop(held);
+        disk.open("a", Open::ReadWrite).expect("given back");
+        drop(of_child);
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Read for ArtifactReader {
     }
 }
 
+/// Whether the artifact of a `result_ref` is there, whatever its bytes.
+pub(crate) fn is_there(disk: &dyn Disk, result_ref: &str) -> bool {
+    name_of(result_ref).is_none_or(|name| disk.open(name, Open::ReadOnly).is_ok())
+}
+
 pub(crate) fn holds(disk: &dyn Disk, result_ref: &str) -> Result<bool> {
     let Some(name) = name_of(result_ref) else { return Ok(true) };
     let failed = || Error::io("read an artifact");

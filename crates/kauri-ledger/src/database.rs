@@ -1,5 +1,8 @@
 //! The state database, `runtime/runtime.db`: written through the queue, read by anybody.
 
+mod look;
+mod query;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kauri_disk::{Disk, Open, OsDisk};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+pub use self::look::DatabaseLook;
 use crate::action::{ActionRow, Mark, Rows, Settled, Standing, Status};
 use crate::audit::Anchor;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::queue::{BatchKey, CAPACITY, Op, Queue, session};
 use crate::schema;
@@ -116,8 +120,7 @@ impl Database {
     /// # Errors
     /// What the database says.
     pub fn state(&self, key: &str) -> Result<Option<String>> {
-        let sql = "SELECT value FROM state WHERE key = ?1";
-        self.read(|connection| connection.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional())
+        self.read(|connection| query::state(connection, key))
     }
 
     /// Adds a run.
@@ -160,19 +163,7 @@ impl Database {
     /// # Errors
     /// What the database says.
     pub fn check(&self) -> Result<Vec<String>> {
-        self.read(|connection| {
-            let mut found: Vec<String> = connection
-                .prepare("PRAGMA integrity_check")?
-                .query_map([], |row| row.get(0))?
-                .collect::<rusqlite::Result<_>>()?;
-            found.retain(|line| line != "ok");
-            let keys = connection
-                .prepare("PRAGMA foreign_key_check")?
-                .query_map([], |row| row.get::<_, String>(0))?
-                .collect::<rusqlite::Result<Vec<_>>>()?;
-            found.extend(keys.into_iter().map(|table| format!("a row of {table} refers to one that is not there")));
-            Ok(found)
-        })
+        self.read(|connection| query::faults(connection, "PRAGMA integrity_check"))
     }
 
     /// Reads with a connection of its own: a writer is never waited for.
@@ -193,26 +184,6 @@ impl Database {
     fn now(&self) -> String {
         self.clock.now().to_string()
     }
-}
-
-const COLUMNS: &str = "action_id, trace_id, task, status, result_ref, started_at, error";
-
-fn action_row(row: &Row<'_>) -> rusqlite::Result<ActionRow> {
-    let text = |at: usize| row.get::<_, String>(at);
-    let wrong = |at, error: Box<dyn std::error::Error + Send + Sync>| {
-        rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, error)
-    };
-    Ok(ActionRow {
-        action_id: text(0)?,
-        trace_id: text(1)?,
-        task: text(2)?,
-        status: text(3)?.parse::<Status>().map_err(|error| wrong(3, error.into()))?,
-        result_ref: row.get(4)?,
-        started_at: text(5)?.parse::<Timestamp>().map_err(|error| wrong(5, error.into()))?,
-        error: row.get(6)?,
-        retry_of: None,
-        needs: Vec::new(),
-    })
 }
 
 impl Rows for Database {
@@ -253,72 +224,27 @@ impl Rows for Database {
     }
 
     fn find(&self, id: &str) -> Result<Option<ActionRow>> {
-        const SQL: &str =
-            "SELECT action_id, trace_id, task, status, result_ref, started_at, error FROM actions WHERE action_id = ?1";
-        debug_assert!(SQL.contains(COLUMNS));
-        let links = "SELECT kind, other FROM action_links WHERE action_id = ?1 ORDER BY other";
-        self.read(|connection| {
-            let Some(mut row) = connection.prepare_cached(SQL)?.query_row([id], action_row).optional()? else {
-                return Ok(None);
-            };
-            let mut statement = connection.prepare_cached(links)?;
-            let mut found = statement.query([id])?;
-            while let Some(link) = found.next()? {
-                match link.get::<_, String>(0)?.as_str() {
-                    "retry_of" => row.retry_of = Some(link.get(1)?),
-                    _ => row.needs.push(link.get(1)?),
-                }
-            }
-            Ok(Some(row))
-        })
+        self.read(|connection| query::find(connection, id))
     }
 
     fn statuses(&self, ids: &[&str]) -> Result<Vec<Option<Standing>>> {
-        let sql = "SELECT status, result_ref FROM actions WHERE action_id = ?1";
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(sql)?;
-            let mut found = Vec::with_capacity(ids.len());
-            for id in ids {
-                let row = statement.query_row([id], |row| {
-                    let status = row.get_ref(0)?.as_str()?.parse::<Status>();
-                    let status = status.map_err(|error| rusqlite::types::FromSqlError::Other(error.into()))?;
-                    Ok((status, row.get(1)?))
-                });
-                found.push(row.optional()?);
-            }
-            Ok(found)
-        })
+        self.read(|connection| query::statuses(connection, ids))
     }
 
     fn each_with(&self, statuses: &[Status], after: &str, most: u32) -> Result<Vec<ActionRow>> {
-        let sql = "SELECT action_id, trace_id, task, status, result_ref, started_at, error FROM actions
-                   WHERE status IN (?1, ?2, ?3) AND action_id > ?4 ORDER BY action_id LIMIT ?5";
-        let status = |at: usize| statuses.get(at).map(|status| status.as_str());
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(sql)?;
-            statement.query_map((status(0), status(1), status(2), after, most), action_row)?.collect()
-        })
+        self.read(|connection| query::each_with(connection, statuses, after, most))
     }
 
     fn dependents(&self, id: &str) -> Result<Vec<String>> {
-        let sql = "SELECT action_id FROM action_links WHERE other = ?1 AND kind = 'needs' ORDER BY action_id";
-        self.read(|connection| connection.prepare_cached(sql)?.query_map([id], |row| row.get(0))?.collect())
+        self.read(|connection| query::dependents(connection, id))
     }
 
     fn retry_of(&self, id: &str) -> Result<Option<String>> {
-        let sql = "SELECT action_id FROM action_links WHERE other = ?1 AND kind = 'retry_of'";
-        self.read(|connection| connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional())
+        self.read(|connection| query::retry_of(connection, id))
     }
 
     fn mark(&self) -> Result<Option<Mark>> {
-        let sql = "SELECT seq, end_at, checksum FROM journal_marks WHERE name = 'actions'";
-        self.read(|connection| {
-            let mark = |row: &Row<'_>| {
-                let number = |at| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
-                Ok(Mark { seq: number(0)?, end_at: number(1)?, checksum: row.get(2)? })
-            };
-            connection.query_row(sql, [], mark).optional()
-        })
+        self.read(query::mark)
     }
 
     fn set_mark(&self, mark: &Mark) -> Result<()> {
@@ -333,16 +259,7 @@ impl Rows for Database {
     }
 
     fn anchors(&self) -> Result<Vec<Anchor>> {
-        let sql = "SELECT date, chain_hash, record_count, last_seq, created_at FROM audit_anchors ORDER BY date";
-        self.read(|connection| {
-            let anchor = |row: &Row<'_>| {
-                let number = |at| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
-                let created_at = row.get::<_, String>(4)?.parse().unwrap_or_default();
-                let (record_count, last_seq) = (number(2)?, number(3)?);
-                Ok(Anchor { date: row.get(0)?, chain_hash: row.get(1)?, record_count, last_seq, created_at })
-            };
-            connection.prepare_cached(sql)?.query_map([], anchor)?.collect()
-        })
+        self.read(query::anchors)
     }
 }
 

@@ -128,6 +128,15 @@ pub enum Error {
         /// What was found, shortened.
         found: String,
     },
+    /// The database was made by an earlier program, and whoever only looks does not change it.
+    OlderSchema {
+        /// The schema that this program knows.
+        expected: u32,
+        /// The database's.
+        found: u32,
+    },
+    /// The ledger is only looked at.
+    ReadOnly,
     /// The kill switch is thrown.
     Stopped {
         /// Why.
@@ -228,6 +237,12 @@ impl fmt::Display for Error {
                 write!(f, "expected {expected}, found the action {id:?} with status {status}")
             }
             Self::Input { what, expected, found } => write!(f, "{what}: expected {expected}, found {found:?}"),
+            Self::OlderSchema { expected, found } => write!(
+                f,
+                "the database was made by an earlier program: expected schema {expected}, found {found}; \
+                 it is brought up to date when it is next worked with"
+            ),
+            Self::ReadOnly => write!(f, "expected to read, found a change of a ledger that is only looked at"),
             Self::Stopped { reason } => write!(f, "the kill switch is thrown: {reason}"),
         }
     }

@@ -42,6 +42,28 @@ pub struct Finding {
     pub what: String,
 }
 
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Self; 9] =
+        [Self::I1, Self::I2, Self::I3, Self::I4, Self::I5, Self::I6, Self::I7, Self::I8, Self::I9];
+
+    /// What must hold, in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::I1 => "what the journal says is completed, the database says is completed",
+            Self::I2 => "what is completed has its artifact, or is marked missing",
+            Self::I3 => "what was begun has ended, was decided about, or is under way",
+            Self::I4 => "an action is begun once, ends once, and is retried once",
+            Self::I5 => "every action has a trace, that of the action it retries",
+            Self::I6 => "the audit's chain is whole",
+            Self::I7 => "the audit's anchors stand on it",
+            Self::I8 => "database and journal agree with each other and with themselves",
+            Self::I9 => "locks are taken in their order",
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.invariant, self.what)
@@ -81,17 +103,36 @@ pub(crate) fn check(ledger: &Ledger) -> Result<Vec<Finding>> {
 /// # Errors
 /// What the rows or the disk say.
 pub fn check_actions(actions: &Actions) -> Result<Vec<Finding>> {
-    let mut found = Findings::default();
     let ground = actions.ground();
-    let open = check_journal(&*ground.journal, &*ground.rows, &mut found)?;
+    check_records(&Records {
+        journal: &*ground.journal,
+        rows: &*ground.rows,
+        holds: &|result_ref| artifact::holds(&*ground.artifacts, result_ref).unwrap_or(false),
+        is_live: &|id| actions.is_live(id),
+    })
+}
+
+/// What is known of actions, and how to ask for the rest.
+pub(crate) struct Records<'a> {
+    pub(crate) journal: &'a dyn Disk,
+    pub(crate) rows: &'a dyn Rows,
+    /// Whether the artifact of a `result_ref` is as it should be.
+    pub(crate) holds: &'a dyn Fn(&str) -> bool,
+    /// Whether somebody is at this action.
+    pub(crate) is_live: &'a dyn Fn(&str) -> bool,
+}
+
+pub(crate) fn check_records(records: &Records<'_>) -> Result<Vec<Finding>> {
+    let mut found = Findings::default();
+    let open = check_journal(records.journal, records.rows, &mut found)?;
     for status in Status::ALL {
         let mut after = String::new();
         loop {
-            let rows = ground.rows.each_with(&[status], &after, ROWS_MAX)?;
+            let rows = records.rows.each_with(&[status], &after, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
             after.clone_from(&last.action_id);
             for row in &rows {
-                check_row(actions, &row.action_id, &open, &mut found)?;
+                check_row(records, &row.action_id, &open, &mut found)?;
             }
         }
     }
@@ -146,22 +187,19 @@ fn check_journal(disk: &dyn Disk, rows: &dyn Rows, found: &mut Findings) -> Resu
     Ok(open)
 }
 
-fn check_row(actions: &Actions, id: &str, open: &BTreeMap<String, Status>, found: &mut Findings) -> Result<()> {
-    let ground = actions.ground();
-    let Some(row) = ground.rows.find(id)? else { return Ok(()) };
-    let is_live = actions.is_live(id);
+fn check_row(records: &Records<'_>, id: &str, open: &BTreeMap<String, Status>, found: &mut Findings) -> Result<()> {
+    let Some(row) = records.rows.find(id)? else { return Ok(()) };
+    let is_live = (records.is_live)(id);
     match row.status {
         Status::Completed => {
             let result_ref = row.result_ref.as_deref();
-            if let Some(missing) =
-                result_ref.filter(|found| !artifact::holds(&*ground.artifacts, found).unwrap_or(false))
-            {
+            if let Some(missing) = result_ref.filter(|found| !(records.holds)(found)) {
                 found.add(Invariant::I2, format!("{id}: completed, and {missing} is missing"));
             }
         }
         Status::Missing | Status::Invalidated => {
-            for dependent in ground.rows.dependents(id)? {
-                if ground.rows.find(&dependent)?.is_some_and(|row| row.status == Status::Completed) {
+            for dependent in records.rows.dependents(id)? {
+                if records.rows.find(&dependent)?.is_some_and(|row| row.status == Status::Completed) {
                     found.add(
                         Invariant::I2,
                         format!("{dependent}: completed, and {id}, which it needs, is {}", row.status),
@@ -187,7 +225,7 @@ fn check_row(actions: &Actions, id: &str, open: &BTreeMap<String, Status>, found
         }
         _ => {}
     }
-    check_lineage(&*ground.rows, &row, found)
+    check_lineage(records.rows, &row, found)
 }
 
 fn check_lineage(rows: &dyn Rows, row: &crate::ActionRow, found: &mut Findings) -> Result<()> {

@@ -33,6 +33,7 @@ mod journal;
 mod ledger;
 mod lines;
 mod lock;
+mod look;
 mod queue;
 mod redact;
 mod schema;
@@ -44,15 +45,16 @@ pub use action::{
     Settled, Standing, Status, WAL_NAME, WalLine,
 };
 pub use artifact::{Artifact, ArtifactReader};
-pub use audit::{Anchor, Audit, AuditNote, AuditReport, verify as verify_audit};
+pub use audit::{Anchor, Audit, AuditLine, AuditNote, AuditReport, verify as verify_audit};
 pub use clock::{BadTimestamp, Clock, ManualClock, SystemClock, Timestamp};
-pub use database::{DATABASE_NAME, Database, RunRow};
+pub use database::{DATABASE_NAME, Database, DatabaseLook, RunRow};
 pub use error::{Error, Result};
 pub use examine::{Examination, examine};
 pub use invariant::{Finding, Invariant, check_actions};
 pub use journal::Torn;
 pub use ledger::Ledger;
 pub use lock::{HeldLock, HeldLocks, Holder, Home, HomeOptions, LOCK_VERSION, LockState, Workspace};
+pub use look::{JournalLook, Look};
 pub use queue::{
     Applied, BATCH_OPS_MAX, BatchKey, CAPACITY, Op, Queue, QueueStats, RESTART_PAUSE, RESTARTS_MAX, Value,
 };

@@ -1,5 +1,6 @@
 //! What the database holds, and how an older one becomes a newer one.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -76,7 +77,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
         return Err(Error::NewerSchema { most: latest(), found });
     }
     for at in found..latest() {
-        if at > 0 {
+        if found > 0 {
             back_up(connection, path, at)?;
         }
         let txn = connection.transaction().map_err(failed())?;
@@ -101,6 +102,9 @@ fn back_up(connection: &Connection, path: &Path, version: u32) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::path("replace", &copy)(error)),
     }
+    // SQLite takes an empty file, and leaves its mode: the copy is for its owner alone, as the database is.
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
+    drop(made.map_err(Error::path("make", &copy))?);
     let name = copy.to_string_lossy().into_owned();
     connection.execute("VACUUM INTO ?1", [name]).map_err(Error::sql("copy the database before changing its schema"))?;
     let file = std::fs::File::open(&copy).and_then(|file| file.sync_all());

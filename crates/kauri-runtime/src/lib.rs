@@ -52,6 +52,7 @@ mod histogram;
 mod hold;
 mod json;
 mod lease;
+mod look;
 mod merge;
 mod metrics;
 #[cfg(test)]
@@ -86,6 +87,7 @@ pub use error::{Conflict, Error, LayoutFault, Result};
 pub use handler::{Failure, Handler};
 pub use hold::Renewed;
 pub use lease::Lease;
+pub use look::{LeaseRow, Look};
 pub use merge::{Merge, MergedRow};
 pub use metrics::{Counts, Gauges, Latency};
 pub use named_lease::{Acquired, Released};

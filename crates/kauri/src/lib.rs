@@ -1,7 +1,7 @@
 //! Kauri: a durable runtime in one binary and one directory.
 //!
-//! This crate is the front door. Today it leads to [`wire`], the frames, keys and ids, to [`tree`], the store, and to [`runtime`], the
-//! messages and workers; each further part joins it here when it is finished.
+//! This crate is the front door. Today it leads to [`wire`], the frames, keys and ids, to [`tree`], the store, to [`runtime`], the
+//! messages and workers, and to [`ledger`], the effects on the outside world; each further part joins it here when it is finished.
 //!
 //! ```
 //! use kauri::tree::{Read, Store, Table, Write};
@@ -23,8 +23,11 @@
 //! ```
 
 mod clock;
+mod home;
 
 pub use clock::SystemClock;
+pub use home::Layout;
+pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;
 pub use kauri_tree as tree;
 pub use kauri_wire as wire;

@@ -12,7 +12,7 @@
 
 mod verify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -77,6 +77,53 @@ struct DayLine {
     seq: u64,
     batch: u64,
     prev_hash: String,
+}
+
+/// A line of the audit, as it stands there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditLine {
+    /// Its number.
+    pub seq: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// What it is about, such as `LOCK_ORDER_VIOLATION`.
+    pub kind: String,
+    /// The action it is about.
+    pub action_id: Option<String>,
+    /// The trace it belongs to.
+    pub trace_id: Option<String>,
+    /// What else it says.
+    pub detail: BTreeMap<String, String>,
+}
+
+/// The newest lines, so many at most, oldest first. What is no line is left out: [`verify`] tells of it.
+pub(crate) fn newest(disk: &dyn Disk, most: usize) -> Result<Vec<AuditLine>> {
+    let mut found = VecDeque::new();
+    for date in days(disk)?.into_iter().rev() {
+        let left = most - found.len();
+        if left == 0 {
+            break;
+        }
+        let name = format!("{date}{DAY_SUFFIX}");
+        let file = disk.open(&name, Open::ReadOnly).map_err(Error::io(format!("open {name}")))?;
+        let mut of_day = VecDeque::new();
+        let looked = crate::lines::each_line(&*file, |_, line| {
+            if let crate::lines::Line::Whole(line) = line
+                && let Ok(line) = serde_json::from_slice::<DayLine>(line)
+            {
+                if of_day.len() == left {
+                    of_day.pop_front();
+                }
+                let DayLine { seq, timestamp, kind, action_id, trace_id, detail, .. } = line;
+                of_day.push_back(AuditLine { seq, timestamp, kind, action_id, trace_id, detail });
+            }
+            std::ops::ControlFlow::<()>::Continue(())
+        });
+        let _ended = looked.map_err(Error::io(format!("read {name}")))?;
+        of_day.append(&mut found);
+        found = of_day;
+    }
+    Ok(found.into())
 }
 
 /// What the hash of some line was.

@@ -160,6 +160,15 @@ impl Home {
         file::probe(&directory.as_ref().join(RUNTIME).join(HOME_LOCK), SystemClock.now())
     }
 
+    /// Whether locks and syncs can be trusted in this directory, which must exist: it is on a disk of this machine, and in no folder
+    /// that something else copies about.
+    ///
+    /// # Errors
+    /// `ForeignFileSystem` if they cannot; otherwise whatever the system reports.
+    pub fn check_file_system(directory: impl AsRef<Path>) -> Result<()> {
+        filesystem::check(&canonical(directory.as_ref())?)
+    }
+
     /// Takes the lock of a workspace, which must exist. A workspace cannot outlive its home, and cannot be had without one:
     ///
     /// ```compile_fail

@@ -57,6 +57,7 @@ mod ingest;
 mod job;
 mod keep;
 mod live;
+mod look;
 mod make;
 mod memory;
 mod outcome;

@@ -180,16 +180,7 @@ impl Runs {
     /// # Errors
     /// As for `run`.
     pub fn lineage(&self, id: RunId) -> Result<Lineage> {
-        self.read(|view| {
-            let run = make::run(view, id)?;
-            let mut ancestors = Vec::new();
-            let mut parent = run.parent();
-            while let Some(above) = parent.map(|parent| make::find_run(view, parent)).transpose()?.flatten() {
-                parent = above.parent();
-                ancestors.push(above);
-            }
-            Ok(Lineage { run, ancestors, descendants: descendants(view, id)? })
-        })
+        self.read(|view| lineage(view, id))
     }
 
     /// How many events came for a run after it was sealed. They were refused.
@@ -397,6 +388,18 @@ pub(super) fn refused(rows: &impl Read, id: RunId) -> Result<u64> {
         None => Ok(0),
         Some(row) => row[..].try_into().map(u64::from_le_bytes).map_err(|_| Error::damaged("run_index", "a count")),
     }
+}
+
+/// A run with those before and after it.
+pub(super) fn lineage(view: &View<'_>, id: RunId) -> Result<Lineage> {
+    let run = make::run(view, id)?;
+    let mut ancestors = Vec::new();
+    let mut parent = run.parent();
+    while let Some(above) = parent.map(|parent| make::find_run(view, parent)).transpose()?.flatten() {
+        parent = above.parent();
+        ancestors.push(above);
+    }
+    Ok(Lineage { run, ancestors, descendants: descendants(view, id)? })
 }
 
 /// The retries and children of a run, theirs, and so on: each after its parent.

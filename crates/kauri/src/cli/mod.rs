@@ -1,11 +1,21 @@
 //! Arguments in, output and an exit code out.
 //!
 //! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches, a row is missing), 2 the question was wrong (arguments, input).
+//! The doctor: 0 all fine, 1 warnings, 2 failures.
 
+mod audit;
+mod dead_letters;
 mod demo;
+mod doctor;
 mod frame;
+mod home;
+mod ledger;
+mod messages;
 mod progress;
+mod runs;
 mod store;
+mod switch;
+mod table;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -26,8 +36,30 @@ struct Args {
 enum Command {
     /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
     Demo(demo::Args),
+    /// Examine a home: what is wrong there, and what to do about it
+    Doctor(doctor::Args),
     /// Read, write and check message, intent and run frames
     Frame(frame::Args),
+    /// List actions begun and ended, and decide about those without an end
+    Ledger(ledger::Args),
+    /// Print what was done and decided, and verify that nobody changed it
+    Audit(audit::Args),
+    /// Throw the kill switch of a home: nothing begins any more
+    Stop(switch::StopArgs),
+    /// Take the kill switch back
+    Resume(switch::ResumeArgs),
+    /// List the messages that wait for workers
+    Inbox(messages::InboxArgs),
+    /// List the messages that wait for a moment, earliest first
+    Timers(messages::Args),
+    /// List who has which messages
+    Leases(messages::Args),
+    /// List the messages that wait to be delivered outside, oldest first
+    Outbox(messages::Args),
+    /// List, show, replay and purge messages that will not be handled again by themselves
+    DeadLetters(dead_letters::Args),
+    /// List and show runs, what they said, and how they hang together
+    Runs(runs::Args),
     /// Look into a store's file, change it, copy it, make it shorter
     Store(store::Args),
 }
@@ -36,6 +68,8 @@ enum Command {
 enum Trouble {
     /// The answer is no; it was already given.
     No,
+    /// The answer is worse than no; it was already given.
+    Failed,
     /// The question was wrong, in one line.
     Wrong(String),
     /// The answer could not be written.
@@ -56,12 +90,24 @@ pub(crate) fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     let done = match args.command {
         Command::Demo(args) => demo::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),
+        Command::Ledger(args) => ledger::run(args, &mut out),
+        Command::Audit(args) => audit::run(&args, &mut out),
+        Command::Stop(args) => switch::stop(&args, &mut out),
+        Command::Resume(args) => switch::resume(&args, &mut out),
+        Command::Inbox(args) => messages::inbox(&args, &mut out),
+        Command::Timers(args) => messages::timers(&args, &mut out),
+        Command::Leases(args) => messages::leases(&args, &mut out),
+        Command::Outbox(args) => messages::outbox(&args, &mut out),
+        Command::DeadLetters(args) => dead_letters::run(&args, &mut out),
+        Command::Runs(args) => runs::run(&args, &mut out),
         Command::Store(args) => store::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Trouble::No) => ExitCode::FAILURE,
+        Err(Trouble::Failed) => ExitCode::from(2),
         Err(Trouble::Wrong(what)) => complain(&what),
         // Whoever read our output has seen enough (`kauri ... | head`).
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

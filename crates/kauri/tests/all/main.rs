@@ -2,8 +2,13 @@
 #![expect(clippy::disallowed_methods, reason = "tests of the command line run processes and write files")]
 
 mod demo;
+mod doctor;
 mod frame;
+mod homes;
+mod ledger;
 mod manners;
+mod messages;
+mod runs;
 mod store;
 
 use std::io::Write;

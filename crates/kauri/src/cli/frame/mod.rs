@@ -1,7 +1,7 @@
 //! `kauri frame`: frames for people and scripts.
 
 mod check;
-mod json;
+pub(super) mod json;
 mod run_json;
 
 use std::io::{Read, Write};

@@ -1,0 +1,88 @@
+//! Runs, looked at without a runtime.
+
+use std::collections::BTreeSet;
+
+use kauri_wire::RunId;
+
+use super::event::{self, Stored};
+use super::index;
+use super::make;
+use super::row::Run;
+use super::runs::{Lineage, lineage};
+use crate::error::Result;
+use crate::look::Look;
+use crate::schema::{RUN_INDEX, RUNS};
+use crate::substrate::{KeyRange, prefix_end};
+
+impl Look<'_> {
+    /// Up to `most` runs, oldest first, from this one on.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn runs(&self, from: Option<RunId>, most: usize) -> Result<Vec<Run>> {
+        let from = from.map_or(Vec::new(), |from| from.as_bytes().to_vec());
+        self.each(&RUNS, KeyRange::starting(&from), most, |key, row| Run::decode(index::last_run(key)?, row))
+    }
+
+    /// Up to `most` runs that come before this one, or of all, newest first.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn newest_runs(&self, before: Option<RunId>, most: usize) -> Result<Vec<Run>> {
+        let until = before.map(|before| before.as_bytes().to_vec());
+        let mut scan = self.view.as_rows().scan(&RUNS, KeyRange { from: &[], until: until.as_deref() })?;
+        let mut found = Vec::new();
+        while found.len() < most {
+            let Some((key, row)) = scan.previous()? else { break };
+            found.push(Run::decode(index::last_run(&key)?, &row)?);
+        }
+        Ok(found)
+    }
+
+    /// A run as it stands.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or the row is damaged.
+    pub fn run(&self, id: RunId) -> Result<Run> {
+        make::run(&self.view, id)
+    }
+
+    /// A run with those before and after it.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or a row is damaged.
+    pub fn lineage(&self, id: RunId) -> Result<Lineage> {
+        lineage(&self.view, id)
+    }
+
+    /// Up to `most` events of a run, from this number on.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn events(&self, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
+        event::read(&self.view, run, from, most)
+    }
+
+    /// Up to `most` runs that somebody drives, or died driving, and for each whether a lease of this incarnation is on the message that
+    /// drives it. Without one nobody goes on with the run until a runtime is started.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn running(&self, most: usize) -> Result<Vec<(Run, bool)>> {
+        let incarnation = self.incarnation()?;
+        let mut held = BTreeSet::new();
+        for row in self.leases(usize::MAX)?.into_iter().filter(|row| row.lease.incarnation == incarnation) {
+            held.extend(row.messages.iter().map(|seq| (row.worker, seq.0)));
+        }
+        let until = prefix_end(index::RUNNING);
+        let range = KeyRange { from: index::RUNNING, until: until.as_deref() };
+        let ids = self.each(&RUN_INDEX, range, most, |key, _| index::last_run(key))?;
+        let driven = |id: RunId| {
+            let run = make::run(&self.view, id)?;
+            let worker = make::class(&self.view, &run.class)?.class.worker;
+            let is_held = held.contains(&(worker, run.message));
+            Ok((run, is_held))
+        };
+        ids.into_iter().map(driven).collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! `kauri dead-letters`: messages that will not be handled again by themselves.
+
+use std::io::Write;
+
+use kauri::ledger::{Clock as _, SystemClock};
+use kauri::runtime::{DeadLetter, Drain, Runtime, Sent};
+use kauri::wire::{InboxKey, Seq, WorkerId};
+use serde_json::{Value, json};
+
+use super::Trouble;
+use super::home::{HomeArgs, look, span, work};
+use super::messages::{frame_cells, frame_json};
+use super::table::{list, moment, plain, short};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri dead-letters list --worker 7
+  kauri dead-letters show 7/12
+  kauri dead-letters replay 7/12     back into the inbox, with a new budget
+  kauri dead-letters purge --older-than 30d
+
+A dead letter is named by its worker and its number, as `list` prints them; after `--`, if that begins with a minus. Replaying and purging take the lock of the home, and start a
+runtime there, which takes over what an earlier one left.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List dead letters, by worker
+    List {
+        /// Only those of this worker
+        #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+        worker: Option<i64>,
+        /// At most so many
+        #[arg(long, default_value_t = 100, value_name = "ROWS")]
+        limit: usize,
+    },
+    /// Print one dead letter with its message; exit code 1 if there is none
+    Show {
+        /// Its worker and its number, as 7/12
+        #[arg(value_parser = key)]
+        key: InboxKey,
+    },
+    /// Put dead letters back into their inboxes, with a new budget; exit code 1 if one is not there
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Replay {
+        /// Their workers and numbers, as 7/12
+        #[arg(value_parser = key, group = "which")]
+        keys: Vec<InboxKey>,
+        /// All that decode
+        #[arg(long, group = "which")]
+        all: bool,
+    },
+    /// Remove dead letters for good; exit code 1 if one is not there
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Purge {
+        /// Their workers and numbers, as 7/12
+        #[arg(value_parser = key, group = "which")]
+        keys: Vec<InboxKey>,
+        /// Those buried longer ago than this, as 30d
+        #[arg(long, value_name = "SPAN", value_parser = span, group = "which")]
+        older_than: Option<i64>,
+        /// All of them
+        #[arg(long, group = "which")]
+        all: bool,
+    },
+}
+
+/// `7/12`: worker and number.
+fn key(text: &str) -> Result<InboxKey, String> {
+    let parsed = text.split_once('/').and_then(|(worker, seq)| {
+        Some(InboxKey { worker: WorkerId(worker.parse().ok()?), seq: Seq(seq.parse().ok()?) })
+    });
+    parsed.ok_or_else(|| format!("expected a worker and a number such as 7/12, found {text:?}"))
+}
+
+fn name(key: InboxKey) -> String {
+    format!("{}/{}", key.worker.0, key.seq.0)
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
+    match &args.command {
+        Command::List { worker, limit } => {
+            let worker = worker.map(WorkerId);
+            let rows = look(&args.home, |look| look.dead_letters(worker, *limit))?.unwrap_or_default();
+            print(&rows, args.json, out)
+        }
+        Command::Show { key } => {
+            let found = look(&args.home, |look| look.dead_letter(*key))?.flatten();
+            show(*key, found.as_ref(), args.json, out)
+        }
+        Command::Replay { keys, .. } => {
+            let done = work(&args.home, |runtime| replay(runtime, keys))?.unwrap_or_default();
+            tell(keys, &done, "replayed", args.json, out)
+        }
+        Command::Purge { keys, older_than, .. } => {
+            let before = older_than.map(|span| SystemClock.now().0.saturating_sub(span));
+            let done = work(&args.home, |runtime| purge(runtime, keys, before))?.unwrap_or_default();
+            tell(keys, &done, "purged", args.json, out)
+        }
+    }
+}
+
+/// A dead letter that something was done with, and where its message went, if anywhere.
+type Done = (InboxKey, Option<InboxKey>);
+
+fn replay(runtime: &Runtime, keys: &[InboxKey]) -> kauri::runtime::Result<Vec<Done>> {
+    let mut wanted = keys.to_vec();
+    if keys.is_empty() {
+        runtime.drain_dead_letters(None, |key, letter| {
+            if kauri::wire::MessageRef::decode(&letter.frame).is_ok() {
+                wanted.push(key);
+            }
+            Drain::Leave
+        })?;
+    }
+    let mut done = Vec::new();
+    for key in wanted {
+        if let Some(sent) = runtime.replay(key)? {
+            done.push((key, if let Sent::Inbox(to) = sent { Some(to) } else { None }));
+        }
+    }
+    Ok(done)
+}
+
+fn purge(runtime: &Runtime, keys: &[InboxKey], before: Option<i64>) -> kauri::runtime::Result<Vec<Done>> {
+    let mut done = Vec::new();
+    runtime.drain_dead_letters(None, |key, letter| {
+        let is_meant = match before {
+            Some(before) => letter.failed_at.0 < before,
+            None => keys.is_empty() || keys.contains(&key),
+        };
+        if is_meant {
+            done.push((key, None));
+        }
+        if is_meant { Drain::Take } else { Drain::Leave }
+    })?;
+    Ok(done)
+}
+
+fn tell(keys: &[InboxKey], done: &[Done], what: &str, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    for (key, to) in done {
+        let to = to.map(name);
+        match (json, &to) {
+            (true, _) => writeln!(out, "{}", json!({ "key": name(*key), "done": what, "to": to }))?,
+            (false, Some(to)) => writeln!(out, "{what} {}, now {to} in the inbox", name(*key))?,
+            (false, None) => writeln!(out, "{what} {}", name(*key))?,
+        }
+    }
+    let missing: Vec<InboxKey> =
+        keys.iter().copied().filter(|key| done.iter().all(|(found, _)| found != key)).collect();
+    for key in &missing {
+        match json {
+            true => writeln!(out, "{}", json!({ "key": name(*key), "done": null, "to": null }))?,
+            false => writeln!(out, "there is no dead letter {}", name(*key))?,
+        }
+    }
+    if done.is_empty() && missing.is_empty() && !json {
+        writeln!(out, "no dead letters")?;
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Trouble::No) }
+}
+
+fn to_json(key: InboxKey, letter: &DeadLetter) -> Value {
+    json!({
+        "key": name(key),
+        "worker": key.worker.0,
+        "seq": key.seq.0,
+        "reason": letter.reason.as_str(),
+        "detail": letter.detail,
+        "failed_at": moment(letter.failed_at.0),
+        "deliveries": letter.deliveries,
+        "failures": letter.failures,
+        "message": frame_json(&letter.frame),
+    })
+}
+
+fn print(rows: &[(InboxKey, DeadLetter)], json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let cells = |key: InboxKey, letter: &DeadLetter| {
+        let [_, id, _] = frame_cells(&letter.frame);
+        let (at, reason) = (moment(letter.failed_at.0), letter.reason.as_str().to_owned());
+        vec![name(key), at, id, reason, short(&letter.detail, 60)]
+    };
+    let rows = rows.iter().map(|(key, letter)| (to_json(*key, letter), cells(*key, letter)));
+    list(rows, json, &["KEY", "BURIED", "MESSAGE", "REASON", "DETAIL"], "no dead letters", out)
+}
+
+fn show(key: InboxKey, letter: Option<&DeadLetter>, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let Some(letter) = letter else {
+        if !json {
+            writeln!(out, "there is no dead letter {}", name(key))?;
+        }
+        return Err(Trouble::No);
+    };
+    if json {
+        return Ok(writeln!(out, "{}", to_json(key, letter))?);
+    }
+    let [to, id, payload] = frame_cells(&letter.frame);
+    let lines = [
+        ("key", name(key)),
+        ("reason", letter.reason.as_str().to_owned()),
+        ("detail", letter.detail.clone()),
+        ("buried", moment(letter.failed_at.0)),
+        ("deliveries", letter.deliveries.to_string()),
+        ("failures", letter.failures.to_string()),
+        ("to", to),
+        ("message", id),
+        ("payload", payload),
+    ];
+    lines.iter().try_for_each(|(name, text)| writeln!(out, "{name:<11} {}", plain(text)))?;
+    Ok(())
+}

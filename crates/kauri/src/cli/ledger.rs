@@ -1,0 +1,151 @@
+//! `kauri ledger`: actions begun and ended, and deciding about those without an end.
+
+use std::io::Write;
+
+use kauri::Layout;
+use kauri::ledger::{ActionRow, Decision, Error, Home, Ledger, Look, Status};
+use serde_json::{Value, json};
+
+use super::Trouble;
+use super::home::{HomeArgs, there};
+use super::table::{list, short};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri ledger actions --status FAILED --limit 20
+  kauri ledger orphans
+  kauri ledger resolve mail-17 --completed
+  kauri ledger resolve mail-17 --failed 'the server refused it'")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List actions, newest first
+    Actions {
+        /// Only those of this status: STARTED, COMPLETED, FAILED, NEEDS_HUMAN, RETRIABLE, MISSING, INVALIDATED
+        #[arg(long)]
+        status: Option<String>,
+        /// Only those of this trace
+        #[arg(long, value_name = "ID")]
+        trace: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 100, value_name = "ROWS")]
+        limit: u32,
+    },
+    /// List actions that were begun and not ended: nobody knows whether their effect happened
+    ///
+    /// While somebody works in the home, some of them are under way.
+    Orphans,
+    /// Decide about an action without an end. Takes the lock of the home
+    #[command(after_help = "\
+Examples:
+  kauri ledger resolve mail-17 --completed                the effect happened
+  kauri ledger resolve mail-17 --completed --result 'id 4711'
+  kauri ledger resolve mail-17 --failed 'no such account' it did not, and shall not
+  kauri ledger resolve mail-17 --retry                    it did not; a new action may try again
+  kauri ledger resolve mail-17 --needs-human              somebody must look")]
+    #[command(group = clap::ArgGroup::new("decision").required(true))]
+    Resolve {
+        /// The action
+        id: String,
+        /// The effect happened
+        #[arg(long, group = "decision")]
+        completed: bool,
+        /// Where its result is
+        #[arg(long, value_name = "REF", requires = "completed")]
+        result: Option<String>,
+        /// The effect did not happen, or not wholly, for this reason
+        #[arg(long, value_name = "WHY", group = "decision")]
+        failed: Option<String>,
+        /// The effect did not happen, and a new action may try again
+        #[arg(long, group = "decision")]
+        retry: bool,
+        /// Somebody must look
+        #[arg(long, group = "decision")]
+        needs_human: bool,
+    },
+}
+
+const COLUMNS: &[&str] = &["ACTION", "STATUS", "STARTED", "TRACE", "TASK", "RESULT"];
+
+pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
+    let layout = there(&args.home)?;
+    match args.command {
+        Command::Actions { status, trace, limit } => {
+            let status = status.map(|status| status.to_uppercase().parse::<Status>());
+            let status = status.transpose().map_err(|error| Trouble::Wrong(error.to_string()))?;
+            let database = Look::at(layout.home()).database().map_err(|error| wrong(&error))?;
+            let rows = database.map(|database| database.actions(status, trace.as_deref(), limit));
+            let rows = rows.transpose().map_err(|error| wrong(&error))?.unwrap_or_default();
+            print(&rows, args.json, "no actions", out)
+        }
+        Command::Orphans => {
+            let journal = Look::at(layout.home()).journal().map_err(|error| wrong(&error))?;
+            print(&journal.unwrap_or_default().orphans, args.json, "no action without an end", out)
+        }
+        Command::Resolve { id, completed, result, failed, retry, .. } => {
+            let decision = match failed {
+                _ if completed => Decision::Completed(result),
+                Some(why) => Decision::Failed(why),
+                None if retry => Decision::Retry,
+                None => Decision::NeedsHuman,
+            };
+            resolve(&layout, &id, &decision, args.json, out)
+        }
+    }
+}
+
+fn resolve(layout: &Layout, id: &str, decision: &Decision, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let decided = || {
+        let (ledger, _) = Ledger::open(Home::lock(layout.home())?)?;
+        ledger.resolve(id, decision)?;
+        ledger.action(id)
+    };
+    let row = decided().map_err(|error| wrong(&error))?;
+    match row {
+        Some(row) if json => writeln!(out, "{}", to_json(&row))?,
+        Some(row) => writeln!(out, "{}: {}", row.action_id, row.status)?,
+        None => return Err(wrong(&Error::NoSuchAction { id: id.to_owned() })),
+    }
+    Ok(())
+}
+
+pub(super) fn wrong(error: &Error) -> Trouble {
+    Trouble::Wrong(error.to_string())
+}
+
+fn print(rows: &[ActionRow], json: bool, nothing: &str, out: &mut impl Write) -> Result<(), Trouble> {
+    let cells = |row: &ActionRow| {
+        let said = row.result_ref.as_deref().or(row.error.as_deref()).unwrap_or("");
+        vec![
+            row.action_id.clone(),
+            row.status.to_string(),
+            row.started_at.to_string(),
+            row.trace_id.clone(),
+            short(&row.task, 48),
+            short(said, 32),
+        ]
+    };
+    list(rows.iter().map(|row| (to_json(row), cells(row))), json, COLUMNS, nothing, out)
+}
+
+fn to_json(row: &ActionRow) -> Value {
+    json!({
+        "action_id": row.action_id,
+        "trace_id": row.trace_id,
+        "task": row.task,
+        "status": row.status.as_str(),
+        "started_at": row.started_at.to_string(),
+        "result_ref": row.result_ref,
+        "error": row.error,
+    })
+}

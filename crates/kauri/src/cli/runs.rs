@@ -1,0 +1,229 @@
+//! `kauri runs`: executions of jobs, what they said, and how they hang together. Takes no lock and starts nothing.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use kauri::ledger::{Clock as _, SystemClock};
+use kauri::runtime::run::{Lineage, Outcome, Run, RunFault};
+use kauri::runtime::{self, Error, Look};
+use kauri::wire::RunId;
+use serde_json::{Value, json};
+
+use super::Trouble;
+use super::home::{HomeArgs, look, span};
+use super::table::{list, moment, plain, short};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri runs list --state running
+  kauri runs list --class crawl --since 2h
+  kauri runs show 019d2c5e-7a10-7c3e-8f00-0123456789ab
+  kauri runs events 019d2c5e-7a10-7c3e-8f00-0123456789ab --json
+  kauri runs lineage 019d2c5e-7a10-7c3e-8f00-0123456789ab")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List runs, newest first
+    List {
+        /// Only those that stand so: pending, running, parked, success, skipped, script_error, executor_crash, policy_failure,
+        /// version_mismatch, cancelled, timed_out
+        #[arg(long, value_parser = state)]
+        state: Option<String>,
+        /// Only those of this class
+        #[arg(long)]
+        class: Option<String>,
+        /// Only those made so long ago or later, as 2h
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        since: Option<i64>,
+        /// At most so many
+        #[arg(long, default_value_t = 100, value_name = "ROWS")]
+        limit: usize,
+    },
+    /// Print one run; exit code 1 if there is none
+    Show {
+        /// The run
+        run: RunId,
+    },
+    /// Print what a run said, in order; exit code 1 if there is no such run
+    Events {
+        /// The run
+        run: RunId,
+        /// From this number on
+        #[arg(long, default_value_t = 1, value_name = "SEQ")]
+        from: u64,
+        /// At most so many
+        #[arg(long, default_value_t = 1000, value_name = "ROWS")]
+        limit: usize,
+    },
+    /// Print the runs above and under a run as a tree; exit code 1 if there is no such run
+    Lineage {
+        /// The run
+        run: RunId,
+    },
+}
+
+/// How many runs are looked at in one go.
+const PAGE_ROWS: usize = 256;
+
+fn state(text: &str) -> Result<String, String> {
+    let known = ["pending", "running", "parked"].into_iter().chain(Outcome::ALL.iter().map(Outcome::as_str));
+    let known: Vec<&str> = known.collect();
+    let is_known = known.contains(&text);
+    is_known.then(|| text.to_owned()).ok_or_else(|| format!("expected one of {}, found {text:?}", known.join(", ")))
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
+    match &args.command {
+        Command::List { state, class, since, limit } => {
+            let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
+            let wanted = Wanted { state: state.as_deref(), class: class.as_deref(), since };
+            let runs = look(&args.home, |look| wanted.find(look, *limit))?.unwrap_or_default();
+            let rows = runs.iter().map(|run| (to_json(run), cells(run)));
+            list(rows, args.json, &["RUN", "STATE", "CLASS", "JOB", "ATTEMPT", "MADE", "EVENTS"], "no runs", out)
+        }
+        Command::Show { run } => {
+            let found = found(*run, args.json, look(&args.home, |look| some(look.run(*run)))?.flatten(), out)?;
+            show(&found, args.json, out)
+        }
+        Command::Events { run, from, limit } => {
+            let read = |look: &Look<'_>| {
+                some(look.run(*run).and_then(|run| {
+                    let events = look.events(run.id, *from, *limit)?;
+                    Ok((run, events))
+                }))
+            };
+            let (run, events) = found(*run, args.json, look(&args.home, read)?.flatten(), out)?;
+            let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
+            let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
+            let cells = |value: &Value| {
+                let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+                vec![value["seq"].to_string(), text("ts"), text("type"), short(&value["payload"].to_string(), 100)]
+            };
+            let rows = values.iter().map(|value| (value.clone(), cells(value)));
+            list(rows, args.json, &["SEQ", "TIME", "TYPE", "PAYLOAD"], "it has said nothing", out)
+        }
+        Command::Lineage { run } => {
+            let found = found(*run, args.json, look(&args.home, |look| some(look.lineage(*run)))?.flatten(), out)?;
+            lineage(&found, args.json, out)
+        }
+    }
+}
+
+/// That there is no such run is an answer.
+fn some<T>(found: runtime::Result<T>) -> runtime::Result<Option<T>> {
+    match found {
+        Err(Error::Run(RunFault::NoRun(_))) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn found<T>(run: RunId, json: bool, found: Option<T>, out: &mut impl Write) -> Result<T, Trouble> {
+    if found.is_none() && !json {
+        writeln!(out, "there is no run {run}")?;
+    }
+    found.ok_or(Trouble::No)
+}
+
+struct Wanted<'a> {
+    state: Option<&'a str>,
+    class: Option<&'a str>,
+    since: Option<i64>,
+}
+
+impl Wanted<'_> {
+    fn find(&self, look: &Look<'_>, most: usize) -> runtime::Result<Vec<Run>> {
+        let (mut runs, mut before) = (Vec::new(), None);
+        loop {
+            let page = look.newest_runs(before, PAGE_ROWS)?;
+            let Some(last) = page.last() else { return Ok(runs) };
+            before = Some(last.id);
+            for run in page {
+                // A run's id begins with the moment at which it was made, so what follows is older.
+                if runs.len() >= most || self.since.is_some_and(|since| run.created.0 < since) {
+                    return Ok(runs);
+                }
+                let is_meant = self.state.is_none_or(|state| run.state.to_string() == state)
+                    && self.class.is_none_or(|class| *run.class == *class);
+                runs.extend(is_meant.then_some(run));
+            }
+        }
+    }
+}
+
+fn to_json(run: &Run) -> Value {
+    let mut value = run.to_json();
+    let at = |at: Option<kauri::wire::Timestamp>| at.map(|at| moment(at.0));
+    value["created"] = moment(run.created.0).into();
+    value["started"] = at(run.started).into();
+    value["ended"] = at(run.ended).into();
+    value
+}
+
+fn cells(run: &Run) -> Vec<String> {
+    vec![
+        run.id.to_string(),
+        run.state.to_string(),
+        run.class.to_string(),
+        short(run.job.as_str(), 40),
+        run.attempt().to_string(),
+        moment(run.created.0),
+        run.events.to_string(),
+    ]
+}
+
+fn show(run: &Run, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let value = to_json(run);
+    if json {
+        return Ok(writeln!(out, "{value}")?);
+    }
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => plain(text),
+            other => other.to_string(),
+        };
+        writeln!(out, "{name:<14} {text}")?;
+    }
+    Ok(())
+}
+
+fn lineage(found: &Lineage, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let of = |runs: &[Run]| runs.iter().map(to_json).collect::<Vec<_>>();
+    if json {
+        let value = json!({
+            "run": to_json(&found.run),
+            "ancestors": of(&found.ancestors),
+            "descendants": of(&found.descendants),
+        });
+        return Ok(writeln!(out, "{value}")?);
+    }
+    let mut under: BTreeMap<RunId, Vec<&Run>> = BTreeMap::new();
+    for run in &found.descendants {
+        under.entry(run.parent().unwrap_or(run.id)).or_default().push(run);
+    }
+    // Those above come one after the other; each of those under stands beneath its parent.
+    let above = found.ancestors.iter().rev().enumerate();
+    above.into_iter().try_for_each(|(depth, run)| branch(run, depth, "", out))?;
+    let mut open = vec![(&found.run, found.ancestors.len())];
+    while let Some((run, depth)) = open.pop() {
+        branch(run, depth, if run.id == found.run.id { "* " } else { "" }, out)?;
+        let children = under.remove(&run.id).unwrap_or_default();
+        open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+    }
+    Ok(())
+}
+
+fn branch(run: &Run, depth: usize, mark: &str, out: &mut impl Write) -> Result<(), Trouble> {
+    let what = format!("{} {} attempt {} of {} ({})", run.id, run.state, run.attempt(), run.job, run.class);
+    Ok(writeln!(out, "{:indent$}{mark}{}", "", plain(&what), indent = 2 * depth)?)
+}

@@ -1,0 +1,102 @@
+//! Rows for people: columns as wide as what is in them, under their names.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use super::Trouble;
+
+/// How a command that lists things prints them.
+pub(super) struct Table {
+    names: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) const fn new(names: &'static [&'static str]) -> Self {
+        Self { names, rows: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, row: impl IntoIterator<Item = String>) {
+        let row: Vec<String> = row.into_iter().map(|text| plain(&text)).collect();
+        assert_eq!(row.len(), self.names.len(), "a cell for each column");
+        self.rows.push(row);
+    }
+
+    /// Prints the rows, or that there are none.
+    pub(super) fn print(&self, nothing: &str, out: &mut impl Write) -> Result<(), Trouble> {
+        if self.rows.is_empty() {
+            return Ok(writeln!(out, "{nothing}")?);
+        }
+        let names: Vec<String> = self.names.iter().map(|name| (*name).to_owned()).collect();
+        let width = |at: usize| self.rows.iter().chain([&names]).map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.names.len()).map(width).collect();
+        for row in [&names].into_iter().chain(&self.rows) {
+            let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+            writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Text without anything that would move the cursor of a terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().flat_map(|char| if char.is_control() { char.escape_default().collect() } else { vec![char] }).collect()
+}
+
+/// Bytes as text where they are UTF-8, otherwise in hexadecimal.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| format!("0x{}", hex::encode(bytes)), str::to_owned)
+}
+
+/// The beginning of a text, so that a row stays a row.
+pub(super) fn short(text: &str, most: usize) -> String {
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(most).collect();
+    if chars.next().is_some() { head + "..." } else { head }
+}
+
+/// A moment, as people and scripts read it.
+pub(super) fn moment(millis: i64) -> String {
+    kauri::ledger::Timestamp(millis).to_string()
+}
+
+/// Prints things one a line, as JSON or in a table.
+pub(super) fn list(
+    rows: impl IntoIterator<Item = (Value, Vec<String>)>,
+    json: bool,
+    names: &'static [&'static str],
+    nothing: &str,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    let mut table = Table::new(names);
+    for (value, row) in rows {
+        match json {
+            true => writeln!(out, "{value}")?,
+            false => table.add(row),
+        }
+    }
+    if json { Ok(()) } else { table.print(nothing, out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them_and_move_no_cursor() {
+        let mut table = Table::new(&["ID", "TASK"]);
+        table.add(["order-17".to_owned(), "send\x1b[2J".to_owned()]);
+        table.add(["a".to_owned(), "b".to_owned()]);
+        let mut out = Vec::new();
+        assert!(table.print("none", &mut out).is_ok());
+        let lines = "ID        TASK\norder-17  send\\u{1b}[2J\na         b\n";
+        assert_eq!(String::from_utf8(out).unwrap(), lines);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!((short("äöü", 3), short("äöüß", 3)), ("äöü".to_owned(), "äöü...".to_owned()));
+        assert_eq!((text_of(b"abc"), text_of(b"\xff\x00")), ("abc".to_owned(), "0xff00".to_owned()));
+    }
+}
