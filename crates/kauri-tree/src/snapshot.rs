@@ -199,13 +199,13 @@ impl Runs for Guarded<'_> {
             if let Some(bytes) = self.operation.run(run.first, run.pages) {
                 return Ok(bytes);
             }
-            match self.pages.store.durable() {
-                Some(durable) if self.pages.reader.birth(run.first).is_none() => durable.file.load(arena, run)?,
-                _ => break,
-            }
-            if self.pages.reader.birth(run.first).is_none() && arena.birth(run.first).is_some() {
-                // It is in memory, and not of this version.
-                break;
+            let Some(durable) = self.pages.store.durable() else { break };
+            match arena.birth(run.first) {
+                None => durable.file.load(arena, run)?,
+                // It is in memory, and of a later version.
+                Some(birth) if birth > self.pages.reader.version() => break,
+                // Somebody has brought it since we looked; or it is no such run, or dead, and that does not change.
+                Some(_) => {}
             }
         }
         let fault = Fault::new("a page of this version", run.first.into());
