@@ -21,6 +21,7 @@ mod memory;
 #[cfg(all(unix, feature = "os"))]
 mod os;
 
+use std::ops::Range;
 use std::{fmt, io};
 
 pub use memory::MemoryDisk;
@@ -314,6 +315,29 @@ pub trait File: fmt::Debug + Send + Sync + 'static {
     fn share(&self, other: &dyn File) -> io::Result<bool> {
         let _ = other;
         Ok(false)
+    }
+
+    /// Says that nobody needs these bytes any more: the disk may use their room for other files. The file stays as long as it is. From
+    /// then on each of the bytes reads as it was or as zero, until it is written again.
+    ///
+    /// # Errors
+    /// Whatever the disk reports. Some of the bytes may be zeros then.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let disk = MemoryDisk::new();
+    /// let file = disk.open("notes", Open::CreateNew)?;
+    /// file.write_at(0, &[7; 20_000])?;
+    /// file.discard(0..16_384)?;
+    /// let mut bytes = [0; 2];
+    /// file.read_at(16_384, &mut bytes)?;
+    /// assert_eq!((bytes, file.len()?), ([7; 2], 20_000));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn discard(&self, bytes: Range<u64>) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
     }
 
     /// The file as the operating system knows it, if it does.

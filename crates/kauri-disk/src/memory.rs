@@ -147,6 +147,15 @@ impl File for MemoryFile {
         Ok(())
     }
 
+    fn discard(&self, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        let (start, end) = (range(bytes.start, 0)?.end, range(bytes.end, 0)?.end);
+        self.change(|held| {
+            let end = end.min(held.len());
+            held[start.min(end)..end].fill(0);
+            Ok(())
+        })
+    }
+
     fn share(&self, other: &dyn File) -> io::Result<bool> {
         let mut bytes = Vec::new();
         resize(&mut bytes, range(other.len()?, 0)?.end)?;

@@ -5,6 +5,7 @@
 //! | `sync` | `fdatasync`: the bytes, and what is needed to read them back. On Linux the length is part of that, also after `ftruncate` (fdatasync(2) says so); on Apple's systems std asks for a full flush of the drive |
 //! | `write_durable_at` | on Linux one `pwritev2` with `RWF_DSYNC`; elsewhere, or where the file system refuses the flag, a write and `fdatasync` |
 //! | `share` | on Linux `FICLONE`, where the file system knows it (btrfs, xfs, bcachefs and others; not ext4) |
+//! | `discard` | on Linux `fallocate` with `FALLOC_FL_PUNCH_HOLE`, where the file system knows it; elsewhere nothing |
 //! | `sync_dir` | `fsync` of the directory |
 //! | the lock | `flock`, which belongs to the open file and not to the process: a second open in the same process is refused too, and closing some other descriptor of the file does not give the lock away, as it would with `fcntl` locks. It ends with the process however that ends |
 //!
@@ -15,6 +16,7 @@
 use std::fmt;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -211,6 +213,11 @@ impl File for OsFile {
         self.directory.sync_all()
     }
 
+    fn discard(&self, bytes: Range<u64>) -> io::Result<()> {
+        self.check_writes()?;
+        if bytes.is_empty() { Ok(()) } else { discard(&self.file, bytes) }
+    }
+
     fn share(&self, other: &dyn File) -> io::Result<bool> {
         self.check_writes()?;
         other.descriptor().map_or(Ok(false), |other| share(&self.file, other))
@@ -225,6 +232,24 @@ impl fmt::Debug for OsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OsFile({:?})", self.name)
     }
+}
+
+#[cfg(target_os = "linux")]
+fn discard(file: &fs::File, bytes: Range<u64>) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| fallocate(file, how, bytes.start, bytes.end - bytes.start)) {
+        // What cannot be given back is kept.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn discard(_: &fs::File, _: Range<u64>) -> io::Result<()> {
+    Ok(())
 }
 
 /// Most file systems share no bytes, none does with another, and some only of files of some kinds.

@@ -123,4 +123,9 @@ impl File for BusyFile {
     fn sync_name(&self) -> io::Result<()> {
         self.file.sync_name()
     }
+
+    fn discard(&self, bytes: Range<u64>) -> io::Result<()> {
+        self.disk.interrupt(bytes.start);
+        self.file.discard(bytes)
+    }
 }

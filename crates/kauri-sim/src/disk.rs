@@ -1,6 +1,7 @@
 //! The simulated disk: does what it is told, remembers what was done, fails when ordered to.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 
@@ -305,6 +306,13 @@ impl File for SimFile {
 
     fn sync_name(&self) -> io::Result<()> {
         self.disk.sync_dir()
+    }
+
+    /// As a write of zeros: a crash may leave any part of it.
+    fn discard(&self, bytes: Range<u64>) -> io::Result<()> {
+        let end = bytes.end.min(self.len()?);
+        let zeros = vec![0; usize::try_from(end.saturating_sub(bytes.start)).map_err(|_| io::ErrorKind::FileTooLarge)?];
+        self.write_at(bytes.start, &zeros)
     }
 
     /// As a length and a write: a crash may leave any part of it, and more than a disk that shares bytes leaves.
