@@ -97,7 +97,7 @@ impl<E: Engine> Contender for Place<E> {
 
     fn settle(&self) -> f64 {
         self.engine().settle();
-        disk_bytes(&self.folder).saturating_sub(E::FIXED_BYTES) as f64
+        disk_bytes(&self.folder).saturating_sub(self.engine().fixed_bytes()) as f64
     }
 
     fn bulk(&self, data: &Data, rows: usize) {

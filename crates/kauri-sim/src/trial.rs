@@ -100,11 +100,16 @@ impl StoreTrial {
     /// # Errors
     /// What the store says.
     pub fn open(&self, disk: &dyn Disk) -> Result<Store, String> {
-        // The shortest log there is has LOG_PAGES.
-        let options = Options::new().page_bytes(self.page_bytes).log_bytes(1).keeper(false);
+        let log_bytes = usize::try_from(self.log_pages()).expect("a few") * self.page_bytes;
+        let options = Options::new().page_bytes(self.page_bytes).log_bytes(log_bytes).keeper(false);
         // With some seeds as few pages stay in memory as can be.
         let options = if self.seed % 5 == 3 { options.cache_bytes(0) } else { options };
         options.open(disk, STORE_NAME).map_err(words)
+    }
+
+    /// The shortest log there is has LOG_PAGES; with some seeds it begins so and grows.
+    fn log_pages(&self) -> u64 {
+        if self.seed % 2 == 1 { 4 * LOG_PAGES } else { LOG_PAGES }
     }
 
     fn rng(&self, work: u64) -> Rng {
@@ -533,7 +538,7 @@ impl Life {
 impl Engine for StoreTrial {
     fn live(&self, disk: &SimDisk, acks: &Acks) -> Result<(), String> {
         let page_bytes = self.page_bytes as u64;
-        let disk = BusyDisk::new(disk, 2 * page_bytes..(2 + LOG_PAGES) * page_bytes);
+        let disk = BusyDisk::new(disk, 2 * page_bytes..(2 + self.log_pages()) * page_bytes);
         let store = self.open(&disk)?;
         // A snapshot that is held over everything must not change what is kept.
         let snapshot = store.snapshot();

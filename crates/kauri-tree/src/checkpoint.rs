@@ -11,7 +11,10 @@
 //!
 //! A transaction that is no record is committed by a checkpoint that keeps the turn: then the version is shown when it is durable.
 
+mod loose;
+
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use kauri_arena::{Reader, Sealed, Stamp};
 
@@ -24,8 +27,9 @@ use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::group::{Ticket, Until};
 use crate::kept;
-use crate::meta::{META_BYTES, Meta};
+use crate::meta::{LOG_PAGE, META_BYTES, Meta};
 use crate::node;
+use crate::open::write_zeros;
 use crate::overflow::RunsMut;
 use crate::pager::{Pager, Run};
 use crate::pins::{self, PinChange};
@@ -33,11 +37,21 @@ use crate::read::Access;
 use crate::store::State;
 use crate::sync::{lock, wait};
 
+pub(crate) use loose::has_pages;
+
 /// The most that a checkpoint writes at once, unless one run is longer.
 const WRITE_BYTES_MAX: usize = 256 << 10;
 
-/// A file is cut when more than this part of it, one of so many, is free at its end.
+/// A file is cut when more than this part of it, one of so many, is free at its end; and the room of free pages inside is given back when
+/// they are more than this part.
 const CUT_SHARE: u64 = 8;
+
+/// Fewer free pages side by side are not worth a call, unless more than this part of all, one of so many, are free.
+const GIVE_BACK_PAGES_MIN: u32 = 16;
+const GIVE_ALL_SHARE: u64 = 4;
+
+/// So many times as long is the log's ring when it is made longer.
+const RING_GROWTH: u32 = 4;
 
 /// How far the checkpoint is that is made beside the writer.
 #[derive(Debug)]
@@ -69,6 +83,8 @@ pub(crate) struct Job {
     ring_bytes: u64,
     /// Whether the file is cut behind its last page in any case.
     cut_all: bool,
+    /// The part of the log that becomes its ring, if that is made longer.
+    zeros: Range<u64>,
     /// Everything that it holds.
     ticket: Ticket,
 }
@@ -129,6 +145,9 @@ impl Durable {
         let stamp = version.version();
         let mut bits = vec![0; bitmap.pages as usize * state.page_bytes];
         write_bitmap(&state.pager, &mut bits);
+        let ring_pages = longer_ring(&turn.meta, &state.pager);
+        let ring_end = |pages: u32| self.file.offset(LOG_PAGE + pages);
+        let zeros = ring_end(turn.meta.ring_pages)..ring_end(ring_pages);
         let meta = Meta {
             checkpoint: turn.meta.checkpoint + 1,
             version: stamp.number(),
@@ -137,19 +156,21 @@ impl Durable {
             catalog: turn.catalog,
             bitmap_page: bitmap.first,
             bitmap_pages: bitmap.pages,
+            ring_pages,
             pins: turn.pins,
             kept: turn.kept,
             ..turn.meta
         };
         // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
-        state.pager.keep(vec![Stamp::new(turn.meta.version).expect("a version was read or made"), stamp]);
+        let last = Stamp::new(turn.meta.version).expect("a version was read or made");
+        state.pager.keep([last].into_iter().chain(turn.loose).chain([stamp]).collect());
         *lock(&self.stage) = Stage::Running;
         let mut ring_bytes = turn.ring.used();
         if planted!(ReleaseLogTooSoon) {
             turn.ring.release(std::mem::take(&mut ring_bytes));
         }
         let (born, ticket) = (state.pager.take_born(), self.group.all(Until::Synced));
-        Ok((Job { born, bitmap, bits, meta, ring_bytes, cut_all: turn.cut_all, ticket }, version))
+        Ok((Job { born, bitmap, bits, meta, ring_bytes, cut_all: turn.cut_all, zeros, ticket }, version))
     }
 
     /// Writes a checkpoint, in no one's turn or in its own. `between` is called between its writes.
@@ -169,12 +190,11 @@ impl Durable {
     }
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { born, bitmap, mut bits, meta, ring_bytes, cut_all, ticket } = job;
+        let Job { born, bitmap, mut bits, meta, ring_bytes, cut_all, zeros, ticket } = job;
         self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
-        let written = self.write_pages(held, born, bitmap, between)?;
-        let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
-        StoreFile::seal(bitmap.first, birth, &mut bits);
-        self.file.write(bitmap.first, &bits)?;
+        write_zeros(self.file.disk(), zeros.start, zeros.end)?;
+        let written = self.write_pages(held, born, bitmap, &mut |_, _| between())?;
+        self.write_bits(held, bitmap, &mut bits)?;
         if !planted!(PointAtUnsyncedPages) {
             self.file.disk().sync()?;
         }
@@ -190,14 +210,14 @@ impl Durable {
         Ok(Done { meta, version, ring_bytes })
     }
 
-    /// Writes the pages of the version that were born since the last checkpoint, and tells which. The bitmap is written by itself: it was sealed
-    /// with the version, and says what else was free then.
+    /// Writes the pages of the version that were born since the last checkpoint, and tells which; `between` hears of each write. The bitmap
+    /// is written by itself: it was sealed with the version, and says what else was free then.
     fn write_pages(
         &self,
         held: &Held<'_>,
         mut born: Vec<u32>,
         bitmap: Run,
-        between: &mut dyn FnMut(),
+        between: &mut dyn FnMut(u32, &[u8]),
     ) -> Result<Vec<u32>> {
         born.sort_unstable();
         born.dedup();
@@ -207,7 +227,7 @@ impl Durable {
             let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(page);
             if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
                 self.file.write(first, &buffer)?;
-                between();
+                between(first, &buffer);
                 buffer.clear();
                 first = page;
             }
@@ -222,7 +242,14 @@ impl Durable {
             held.whole(page, |birth, bytes| add(page, birth, bytes)).unwrap_or(Ok(()))?;
         }
         self.file.write(first, &buffer)?;
+        between(first, &buffer);
         Ok(written)
+    }
+
+    fn write_bits(&self, held: &Held<'_>, bitmap: Run, bits: &mut [u8]) -> Result<()> {
+        let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
+        StoreFile::seal(bitmap.first, birth, bits);
+        self.file.write(bitmap.first, bits)
     }
 
     /// Gives the system back what lies behind the last page, if it is worth it, or in any case. Nothing points there: neither this
@@ -244,7 +271,10 @@ impl Durable {
                 drop(stage);
                 let turn = state.turn.as_mut().expect("a store in a file has a log");
                 let before = std::mem::replace(&mut turn.meta, done.meta);
+                turn.loose = None;
                 turn.ring.release(done.ring_bytes);
+                turn.ring.grow(u64::from(turn.meta.ring_pages) * state.page_bytes as u64);
+                turn.body.set_most(turn.ring.body_bytes_max());
                 let old = Stamp::new(before.version).filter(|_| planted!(KeepOldCheckpoint));
                 state.pager.keep(vec![old.unwrap_or(done.version)]);
             }
@@ -269,6 +299,10 @@ impl Durable {
         let (job, version) = self.begin(state, pins)?;
         // What the transaction did is in the pages.
         state.turn.as_mut().expect("as above").body.clear();
+        self.finish_in_turn(state, job, version)
+    }
+
+    fn finish_in_turn(&self, state: &mut State, job: Job, version: Sealed) -> Result<()> {
         if planted!(PublishBeforeDurable) {
             self.arena.publish(version, state.catalog.clone());
             state.pager.hold();
@@ -282,6 +316,49 @@ impl Durable {
         state.pager.let_go();
         self.absorb(state);
         Ok(())
+    }
+
+    /// Where the file has room for pages that are free, if there is much of it, for [`give_back`](Self::give_back). Until then nobody writes
+    /// pages: it counts as a checkpoint that is going on.
+    pub(crate) fn begin_give_back(&self, state: &mut State) -> Vec<Range<u64>> {
+        let mut stage = lock(&self.stage);
+        if !matches!(*stage, Stage::Idle) {
+            return Vec::new();
+        }
+        state.pager.reclaim();
+        let rooms = self.free_rooms(&state.pager);
+        if !rooms.is_empty() {
+            *stage = Stage::Running;
+        }
+        rooms
+    }
+
+    fn free_rooms(&self, pager: &Pager<Catalog>) -> Vec<Range<u64>> {
+        let mut free = pager.free().clone();
+        if planted!(GiveBackWaiting) {
+            pager.waiting().for_each(|page| free.insert(page));
+        }
+        let is_share = |share: u64| free.len() as u64 * share > u64::from(pager.end());
+        let runs = match (is_share(GIVE_ALL_SHARE), is_share(CUT_SHARE)) {
+            (true, _) => free.runs(1),
+            (false, true) => free.runs(GIVE_BACK_PAGES_MIN),
+            (false, false) => Vec::new(),
+        };
+        runs.into_iter().map(|run| self.file.offset(run.start)..self.file.offset(run.end)).collect()
+    }
+
+    /// Gives room of the file back to the disk. Where that fails, the file keeps it.
+    pub(crate) fn give_back(&self, rooms: Vec<Range<u64>>) {
+        if rooms.is_empty() {
+            return;
+        }
+        let _kept = self.discard(rooms);
+        *lock(&self.stage) = Stage::Idle;
+        self.ended.notify_all();
+    }
+
+    fn discard(&self, rooms: Vec<Range<u64>>) -> std::io::Result<()> {
+        rooms.into_iter().try_for_each(|room| self.file.disk().discard(room))
     }
 
     /// The last thing done to a file: the log is emptied into the pages, and free pages at the end are cut off.
@@ -299,6 +376,7 @@ impl Durable {
         if u64::from(state.pager.free_tail()) * CUT_SHARE > u64::from(state.pager.end()) {
             self.checkpoint_in_turn(state, None)?;
         }
+        let _kept = self.discard(self.free_rooms(&state.pager));
         Ok(())
     }
 }
@@ -329,6 +407,15 @@ impl Held<'_> {
             Self::Version(reader) => reader.operation().whole(page).map(|(birth, bytes)| see(birth, bytes)),
             Self::Turn(pages) => pages.whole(page).map(|(birth, bytes)| see(birth, bytes)),
         }
+    }
+}
+
+/// How many pages the log's ring has from this checkpoint on: four times as many, if the store holds twice what it does.
+fn longer_ring(meta: &Meta, pages: &Pager<Catalog>) -> u32 {
+    let used = pages.end() as usize - pages.free().len() - meta.log_pages as usize;
+    match used / 2 >= meta.ring_pages as usize {
+        true => meta.ring_pages.saturating_mul(RING_GROWTH).min(meta.log_pages),
+        false => meta.ring_pages,
     }
 }
 

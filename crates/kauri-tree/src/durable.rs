@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kauri_arena::{Arena, Sealed};
+use kauri_arena::{Arena, Sealed, Stamp};
 
 use crate::btree::Root;
 use crate::catalog::Catalog;
@@ -102,6 +102,8 @@ pub(crate) struct Turn {
     pub(crate) pins: Root,
     pub(crate) kept: Root,
     pub(crate) bitmap: Option<Run>,
+    /// The version that a record of pages holds, and no checkpoint yet.
+    pub(crate) loose: Option<Stamp>,
     /// Nothing was committed since the store was opened.
     pub(crate) opened: bool,
     /// The file's name was made durable since the store was opened.
@@ -191,13 +193,15 @@ impl Durable {
             self.checkpoint_in_turn(state, None)?;
             return Ok(Pending::default());
         }
+        let flush_ms = match durability {
+            Durability::Flush(ms) => Some(ms),
+            Durability::Sync | Durability::None => None,
+        };
         let is_overfull = state.pager.is_overfull_of_born();
         if turn.body.is_unfit() || !turn.ring.has_room(&turn.body) || is_overfull {
-            // The log does not have it, or memory has no room for what is not in the file. If the checkpoint's meta page is damaged later, the one before must not be followed by
-            // records from here on, with a commit missing in between.
-            turn.ring.skip_ahead();
-            self.checkpoint_in_turn(state, None)?;
-            return Ok(Pending::default());
+            // The log does not have it, or memory has no room for what is not in the file.
+            let ticket = self.commit_loosely(state, durability.until())?;
+            return Ok(Pending { ticket, flush_ms: flush_ms.filter(|_| ticket.is_some()), wants_checkpoint: false });
         }
         let (offset, record) = turn.ring.append(&turn.body);
         turn.body.clear();
@@ -205,10 +209,6 @@ impl Durable {
         let is_time = turn.ring.is_half_full() || state.pager.is_full_of_born();
         let wants_checkpoint = is_time && matches!(*lock(&self.stage), Stage::Idle);
         let ticket = self.group.push(at, record, (version, state.catalog.clone()), durability.until());
-        let flush_ms = match durability {
-            Durability::Flush(ms) => Some(ms),
-            Durability::Sync | Durability::None => None,
-        };
         Ok(Pending { ticket: Some(ticket), flush_ms, wants_checkpoint })
     }
 

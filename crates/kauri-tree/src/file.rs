@@ -37,6 +37,10 @@ impl StoreFile {
         &*self.file
     }
 
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
     /// Where a page begins.
     pub(crate) fn offset(&self, page: u32) -> u64 {
         u64::from(page) * self.page_bytes as u64

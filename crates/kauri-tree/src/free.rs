@@ -8,6 +8,8 @@
 //!
 //! The lowest free page is found by looking at one word per level, whatever the number of pages.
 
+use std::ops::Range;
+
 /// A set of page numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeSet {
@@ -126,6 +128,23 @@ impl FreeSet {
             run = Some((first, length));
         }
         None
+    }
+
+    /// The runs of so many pages or more, lowest first.
+    pub(crate) fn runs(&self, pages_min: u32) -> Vec<Range<u32>> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        let mut run = 0..0;
+        for page in self.iter().chain([u32::MAX]) {
+            if page == run.end {
+                run.end += 1;
+                continue;
+            }
+            if run.end - run.start >= pages_min {
+                runs.push(run);
+            }
+            run = page..page.saturating_add(1);
+        }
+        runs
     }
 
     /// Takes a page out of the set, which is in it.

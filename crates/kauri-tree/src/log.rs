@@ -7,16 +7,22 @@
 //!         | 2 | key length u32 | value length u32 | key | value |        put
 //!         | 3 | key length u32 | key |                                   remove
 //!         | 4 | name length u16 | name |                                 drop a table
+//!         | 5 | meta 256 bytes | checksum u64 | ranges u32 | first page u32, pages u32, for each |   alone: what was done is in pages
 //! ```
 //!
 //! The ring is written round and round. A record that would cross its end begins at its start instead. A checksum covers the
 //! record and, as its key, the checksum of the record before: whatever lay in the ring from earlier rounds does not follow on
 //! what is there now, so the first record that does not is the end.
+//!
+//! The ring grows with the store: a small store has a short log, and one that is large enough to make checkpoints dear a long one.
+//! Where it ends is the writer's business alone. Who reads it looks for the next record where the last one ends, and at the start.
+
+use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Fault, Result};
-use crate::meta::LogStart;
+use crate::meta::{LogStart, META_BYTES};
 
 const HEADER_BYTES: usize = 24;
 
@@ -24,6 +30,7 @@ const TABLE: u8 = 1;
 const PUT: u8 = 2;
 const REMOVE: u8 = 3;
 const DROP: u8 = 4;
+const PAGES: u8 = 5;
 
 /// One operation of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +39,7 @@ pub(crate) enum Operation<'a> {
     Put { key: &'a [u8], value: &'a [u8] },
     Remove { key: &'a [u8] },
     Drop { name: &'a str },
+    Pages,
 }
 
 /// What a transaction did so far.
@@ -56,6 +64,11 @@ pub(crate) struct Mark {
 impl Body {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, ..Self::default() }
+    }
+
+    /// A record may have so many bytes from here on.
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most;
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -156,6 +169,47 @@ fn long(length: usize) -> [u8; 4] {
     u32::try_from(length).expect("keys and values are shorter than 4 GiB").to_le_bytes()
 }
 
+/// What a record says that has no operations: its transaction wrote the pages, and this is where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PagesRecord {
+    /// The meta page of a checkpoint of it, whose log goes on behind the record.
+    pub(crate) meta: [u8; META_BYTES],
+    /// Of the bytes of all pages, one range after the other.
+    pub(crate) checksum: u64,
+    pub(crate) ranges: Vec<Range<u32>>,
+}
+
+impl PagesRecord {
+    pub(crate) fn encode(&self) -> Body {
+        let mut bytes = vec![PAGES];
+        bytes.extend_from_slice(&self.meta);
+        bytes.extend_from_slice(&self.checksum.to_le_bytes());
+        bytes.extend_from_slice(&long(self.ranges.len()));
+        for range in &self.ranges {
+            bytes.extend_from_slice(&range.start.to_le_bytes());
+            bytes.extend_from_slice(&(range.end - range.start).to_le_bytes());
+        }
+        Body { bytes, ..Body::default() }
+    }
+
+    /// What a record says, if it is one of these.
+    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
+        let mut input = kauri_wire::Reader::new(body.strip_prefix(&[PAGES])?);
+        const WHOLE: &str = "a whole record of pages";
+        let meta = input.array(WHOLE).ok()?;
+        let checksum = u64::from_le_bytes(input.array(WHOLE).ok()?);
+        let count = u32::from_le_bytes(input.array(WHOLE).ok()?) as usize;
+        let (words, []) = input.rest().as_chunks::<8>() else { return None };
+        let range = |word: &[u8; 8]| {
+            let [first, pages] =
+                [&word[..4], &word[4..]].map(|half| u32::from_le_bytes(half.try_into().expect("four bytes")));
+            Some(first..first.checked_add(pages)?)
+        };
+        let ranges = words.iter().map(range).collect::<Option<Vec<_>>>()?;
+        (ranges.len() == count).then_some(Self { meta, checksum, ranges })
+    }
+}
+
 /// The operations of a record's body, in order.
 pub(crate) fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
     let mut input = kauri_wire::Reader::new(body);
@@ -182,6 +236,10 @@ fn operation<'a>(input: &mut kauri_wire::Reader<'a>) -> Result<Operation<'a>> {
             let key = u32::from_le_bytes(input.array(WHOLE)?) as usize;
             Operation::Remove { key: input.take(key, WHOLE)? }
         }
+        PAGES => {
+            input.take(input.rest().len(), WHOLE)?;
+            Operation::Pages
+        }
         DROP => {
             let name = u16::from_le_bytes(input.array(WHOLE)?);
             Operation::Drop { name: text(input.take(name.into(), WHOLE)?)? }
@@ -193,7 +251,7 @@ fn operation<'a>(input: &mut kauri_wire::Reader<'a>) -> Result<Operation<'a>> {
 /// Where the log's next record goes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    /// How long the ring is.
+    /// How long the ring is now.
     bytes: u64,
     sector: u64,
     next: LogStart,
@@ -225,6 +283,14 @@ impl Ring {
     /// How long the ring is.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Makes the ring longer, unless what is in use goes round its end: then it waits for another time.
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        let goes_round = self.used > self.next.offset;
+        if bytes > self.bytes && !goes_round {
+            self.bytes = bytes;
+        }
     }
 
     /// How much of the ring is in use.
@@ -260,6 +326,9 @@ impl Ring {
 
     /// Whether a record of this body fits.
     pub(crate) fn has_room(&self, body: &Body) -> bool {
+        if body.bytes.len() > self.body_bytes_max() {
+            return false;
+        }
         let (_, taken) = self.place(self.record_bytes(body.bytes.len()));
         self.used + taken <= self.bytes
     }
@@ -301,15 +370,12 @@ impl Ring {
 
     /// The body of the next record in the ring's bytes, if there is one.
     pub(crate) fn read<'a>(&mut self, ring: &'a [u8]) -> Option<&'a [u8]> {
-        // Here, or at the start of the ring if the record would have crossed its end.
+        // Here, or at the start of the ring if the record would have crossed its end, wherever that was then.
         [self.next.offset, 0].into_iter().find_map(|offset| {
             let (body, sum) = self.record_at(ring, offset)?;
             let bytes = self.record_bytes(body.len());
-            if self.place(bytes).0 != offset {
-                return None;
-            }
-            let taken = self.place(bytes).1;
-            self.advance(offset, bytes, taken, sum);
+            let skipped = if offset == self.next.offset { 0 } else { self.bytes - self.next.offset };
+            self.advance(offset, bytes, skipped + bytes, sum);
             Some(body)
         })
     }
@@ -388,6 +454,52 @@ mod tests {
             from = writer.next();
             writer.release(writer.used());
         }
+    }
+
+    #[test]
+    fn a_ring_that_grows_loses_no_record_that_is_in_use() {
+        for seed in 0..200_u64 {
+            let mut state = seed;
+            let mut random = |most: u64| {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                (state >> 33) % most
+            };
+            let mut bytes = vec![0; 8192];
+            let mut ring = Ring::new(1024, 64, LogStart::default());
+            // Where each record in use is read from, how much of the ring it takes, and what it says.
+            let mut in_use: std::collections::VecDeque<(LogStart, u64, Vec<u8>)> = [].into();
+            for number in 0..300_u64 {
+                let next = body(number.to_le_bytes()[0], usize::try_from(random(200)).expect("less than 200"));
+                if random(40) == 0 {
+                    ring.grow((ring.bytes() * 2).min(8192));
+                }
+                while !ring.has_room(&next) || (!in_use.is_empty() && random(4) == 0) {
+                    let (_, taken, _) = in_use.pop_front().expect("an empty ring has room");
+                    ring.release(taken);
+                }
+                let (from, used) = (ring.next(), ring.used());
+                let (offset, record) = ring.append(&next);
+                let offset = usize::try_from(offset).expect("inside the ring");
+                bytes[offset..offset + record.len()].copy_from_slice(&record);
+                in_use.push_back((from, ring.used() - used, next.bytes));
+                let mut reader = Ring::new(8192, 64, in_use[0].0);
+                for (_, _, expected) in &in_use {
+                    assert_eq!(reader.read(&bytes), Some(&expected[..]), "seed {seed}, record {number}");
+                }
+                assert_eq!(reader.read(&bytes), None);
+            }
+        }
+    }
+
+    #[test]
+    fn pages_records_are_read_as_they_were_written_and_nothing_else_is_one() {
+        let record = PagesRecord { meta: [7; META_BYTES], checksum: 8, ranges: vec![1..3, 9..10] };
+        let written = record.encode().bytes;
+        assert_eq!(PagesRecord::decode(&written), Some(record));
+        for bytes in 0..written.len() {
+            assert_eq!(PagesRecord::decode(&written[..bytes]), None, "{bytes} bytes");
+        }
+        assert_eq!(PagesRecord::decode(&body(1, 20).bytes), None);
     }
 
     #[test]

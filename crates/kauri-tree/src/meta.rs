@@ -8,7 +8,7 @@
 //!  24  checkpoint u64   one more at every checkpoint
 //!  32  version u64      the version that the checkpoint holds
 //!  40  end u32          the first page that was never used
-//!  44  log pages u32    the log's ring begins at page 2
+//!  44  log pages u32    the log begins at page 2; so many are kept for it
 //!  48  log offset u64   where in the ring the first record after the checkpoint stands, or will
 //!  56  log number u64   the number of that record
 //!  64  log chain u64    the checksum of the record before it
@@ -16,7 +16,8 @@
 //!  84  bitmap page u32, pages u32 at 88
 //!  92  pins page u32, rows u64 at 96             format 2
 //! 104  kept pages: page u32, rows u64 at 108     format 2
-//! 116  zero to 256
+//! 116  log ring u32      the pages of the log that are in use and zeroed, from its first on; 0 for all
+//! 120  zero to 256
 //! ```
 //!
 //! There are two, in pages 0 and 1. A checkpoint writes the one that is not the newest, after everything it points to is
@@ -45,6 +46,8 @@ pub(crate) struct Meta {
     pub(crate) version: u64,
     pub(crate) end: u32,
     pub(crate) log_pages: u32,
+    /// How many of them the ring has: it grows with the store.
+    pub(crate) ring_pages: u32,
     pub(crate) log: LogStart,
     pub(crate) catalog: Root,
     pub(crate) bitmap_page: u32,
@@ -97,6 +100,7 @@ impl Meta {
         put(96, &self.pins.rows.to_le_bytes());
         put(104, &self.kept.page.to_le_bytes());
         put(108, &self.kept.rows.to_le_bytes());
+        put(116, &self.ring_pages.to_le_bytes());
         let sum = checksum(&bytes, page);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -119,6 +123,7 @@ impl Meta {
             version: word(32),
             end: half(40),
             log_pages: half(44),
+            ring_pages: if half(116) == 0 { half(44) } else { half(116) },
             log: LogStart { offset: word(48), number: word(56), chain: word(64) },
             catalog: Root { page: half(72), rows: word(76) },
             bitmap_page: half(84),
@@ -145,6 +150,7 @@ mod tests {
             version: 99,
             end: 5000,
             log_pages: 16,
+            ring_pages: 8,
             log: LogStart { offset: 512, number: 3, chain: 4 },
             catalog: Root { page: 77, rows: 2 },
             bitmap_page: 78,

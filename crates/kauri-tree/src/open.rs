@@ -6,13 +6,13 @@ use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Root};
 use crate::catalog::Catalog;
-use crate::checkpoint::{read_bitmap, read_catalog};
+use crate::checkpoint::{has_pages, read_bitmap, read_catalog};
 use crate::disk::{Disk, File, Open};
 use crate::durable::{Durable, Turn};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
-use crate::log::{Body, Operation, Ring, operations};
+use crate::log::{Body, Operation, PagesRecord, Ring, operations};
 use crate::meta::{FORMAT, LOG_PAGE, LogStart, META_BYTES, Meta, Unusable};
 use crate::node;
 use crate::overflow::{self, Reference};
@@ -23,6 +23,11 @@ use crate::store::State;
 
 /// The smallest cache: a way down each of a few trees.
 const CACHE_PAGES_MIN: usize = 32;
+
+/// A log begins with a ring of this part of its pages, one of so many.
+const RING_SHARE_FIRST: u32 = 16;
+/// The shortest ring, in pages.
+const RING_PAGES_MIN: u32 = 16;
 
 /// What an open store is made of.
 pub(crate) struct Opened {
@@ -93,6 +98,7 @@ fn lay_out(disk: &dyn Disk, aside: &str, page_bytes: usize, log_bytes: usize) ->
         version: Stamp::FIRST.number(),
         end: LOG_PAGE + log_pages,
         log_pages,
+        ring_pages: (log_pages / RING_SHARE_FIRST).max(RING_PAGES_MIN).min(log_pages),
         log: LogStart::default(),
         catalog: Root::default(),
         bitmap_page: 0,
@@ -100,20 +106,26 @@ fn lay_out(disk: &dyn Disk, aside: &str, page_bytes: usize, log_bytes: usize) ->
         pins: Root::default(),
         kept: Root::default(),
     };
-    // Zeros all through, so that writing the log later changes bytes and nothing else.
-    let zeros = vec![0; (1 << 20).min(log_bytes).max(page_bytes)];
-    let end = u64::from(meta.end) * page_bytes as u64;
-    let mut at = 0;
-    while at < end {
-        let bytes = &zeros[..usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len())];
-        file.write_at(at, bytes)?;
-        at += bytes.len() as u64;
-    }
+    // What the ring may grow into is room that nobody has asked the disk for yet.
+    file.set_len(u64::from(meta.end) * page_bytes as u64)?;
+    write_zeros(&*file, 0, u64::from(LOG_PAGE + meta.ring_pages) * page_bytes as u64)?;
     file.write_at(0, &meta.encode(0))?;
     if !planted!(NameUnsyncedFile) {
         file.sync()?;
     }
     Ok(file)
+}
+
+/// Writes zeros all through, so that writing the log later changes bytes and nothing else.
+pub(crate) fn write_zeros(file: &dyn File, from: u64, end: u64) -> Result<()> {
+    let zeros = vec![0; usize::try_from(end - from).unwrap_or(usize::MAX).min(1 << 20)];
+    let mut at = from;
+    while at < end {
+        let bytes = &zeros[..usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len())];
+        file.write_at(at, bytes)?;
+        at += bytes.len() as u64;
+    }
+    Ok(())
 }
 
 /// The newest meta page that is whole.
@@ -168,7 +180,10 @@ fn check_meta(meta: Meta) -> Result<Meta> {
     if meta.log_pages == 0 || first.is_none_or(|first| first > meta.end) {
         return Err(corrupt(0, "a log before the pages", meta.log_pages.into()));
     }
-    let ring = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
+    if meta.ring_pages > meta.log_pages {
+        return Err(corrupt(0, "a ring inside the log", meta.ring_pages.into()));
+    }
+    let ring = u64::from(meta.ring_pages) * u64::from(meta.page_bytes);
     if meta.log.offset >= ring || !meta.log.offset.is_multiple_of(sector(page_bytes)) {
         return Err(corrupt(0, "a log that goes on inside the ring", meta.log.offset));
     }
@@ -201,6 +216,18 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     check_inside(&*file, &meta)?;
     let page_bytes = meta.page_bytes as usize;
     let file = Arc::new(StoreFile::new(file, page_bytes));
+    let log = read_log(&file, &meta)?;
+    let meta = match newest_pages(&file, &meta, &log)? {
+        Some(newer) => {
+            check_inside(file.disk(), &newer)?;
+            if writes {
+                // The next checkpoint may use pages of the last one: from here on that is no longer what a crash returns to.
+                file.disk().sync()?;
+            }
+            newer
+        }
+        None => meta,
+    };
     let version = Stamp::new(meta.version).ok_or_else(|| corrupt(0, "a version", meta.version))?;
     if writes {
         file.set_newest(version);
@@ -217,15 +244,25 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     let mut catalog = read_catalog(Access::Turn(&pager), meta.catalog)?;
     *catalog.pins_mut() = pins::read(Access::Turn(&pager), meta.pins, version)?;
     pager.set_newest_pin(catalog.pins().values().map(|pinned| pinned.version).max());
-    let ring_bytes = u64::from(meta.log_pages) * u64::from(meta.page_bytes);
-    let mut ring = Ring::new(ring_bytes, sector(page_bytes), meta.log);
+    let mut ring = ring_of(&meta);
     let body = Body::new(ring.body_bytes_max());
     let mut state = State { pager, catalog, page_bytes, turn: None };
-    replay(&file, &mut state, &mut ring, ring_bytes)?;
+    replay(&mut state, &mut ring, &log)?;
     publish(&arena, &mut state);
     let Meta { catalog, pins, kept, .. } = meta;
-    state.turn =
-        Some(Turn { ring, body, meta, catalog, pins, kept, bitmap, opened: true, is_named: false, cut_all: false });
+    state.turn = Some(Turn {
+        ring,
+        body,
+        meta,
+        catalog,
+        pins,
+        kept,
+        bitmap,
+        loose: None,
+        opened: true,
+        is_named: false,
+        cut_all: false,
+    });
     Ok(Opened { state, durable: Durable::new(file, arena, writes) })
 }
 
@@ -257,17 +294,54 @@ fn read_free(file: &StoreFile, meta: &Meta) -> Result<(FreeSet, Option<Run>)> {
     }
 }
 
-/// Does again what the log says.
-fn replay(file: &StoreFile, state: &mut State, ring: &mut Ring, ring_bytes: u64) -> Result<()> {
+fn ring_of(meta: &Meta) -> Ring {
+    let bytes = u64::from(meta.ring_pages) * u64::from(meta.page_bytes);
+    Ring::new(bytes, sector(meta.page_bytes as usize), meta.log)
+}
+
+/// The ring's bytes; none if nothing follows the checkpoint.
+fn read_log(file: &StoreFile, meta: &Meta) -> Result<Vec<u8>> {
+    let ring = ring_of(meta);
     // A store that was closed has an empty log: two looks tell, and reading all of it takes milliseconds.
     if planted!(IgnoreLog)
         || !ring.may_go_on(|at, header| Ok(file.disk().read_at(file.offset(LOG_PAGE) + at, header)?))?
     {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let mut bytes = vec![0; usize::try_from(ring_bytes).map_err(|_| Error::Full)?];
+    let mut bytes = vec![0; usize::try_from(ring.bytes()).map_err(|_| Error::Full)?];
     file.disk().read_at(file.offset(LOG_PAGE), &mut bytes)?;
-    while let Some(body) = ring.read(&bytes) {
+    Ok(bytes)
+}
+
+/// The transaction in the log that was committed by its pages, if they are there, as the meta page of a checkpoint of it.
+fn newest_pages(file: &StoreFile, meta: &Meta, log: &[u8]) -> Result<Option<Meta>> {
+    let mut ring = ring_of(meta);
+    while let Some(body) = ring.read(log) {
+        let Some(record) = PagesRecord::decode(body) else { continue };
+        let Ok(found) = Meta::decode(&record.meta, 0) else { break };
+        if !has_pages(file, &record)? && !planted!(TrustPagesRecord) {
+            break;
+        }
+        // What cannot change while a file lives is as the meta page says.
+        let Meta { page_bytes, checkpoint, log_pages, ring_pages, .. } = *meta;
+        return check_meta(Meta { page_bytes, checkpoint, log_pages, ring_pages, log: ring.next(), ..found }).map(Some);
+    }
+    Ok(None)
+}
+
+/// Does again what the log says.
+fn replay(state: &mut State, ring: &mut Ring, log: &[u8]) -> Result<()> {
+    loop {
+        let before = ring.clone();
+        let Some(body) = ring.read(log) else { break };
+        if PagesRecord::decode(body).is_some() {
+            // Its pages are not there: neither it nor what followed was promised to survive, and neither may follow what comes now.
+            if !planted!(FollowLostPages) {
+                *ring = before;
+                ring.skip_ahead();
+            }
+            break;
+        }
         state.pager.begin();
         let mut table = None;
         for operation in operations(body) {
@@ -287,6 +361,7 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
             let found = catalog.find_or_make_named(name, types);
             *table = Some(found.ok_or_else(|| corrupt(0, "a table of the same types", 0))?);
         }
+        Operation::Pages => return Err(corrupt(0, "pages in a record of their own", 0)),
         Operation::Drop { .. } if planted!(RecoverDroppedTable) => {}
         Operation::Drop { name } => {
             let place = catalog.place(name).ok_or_else(|| corrupt(0, "a table to drop", 0))?;

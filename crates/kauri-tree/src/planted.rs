@@ -150,6 +150,11 @@ mod bugs {
         SyncNothing,
         /// What is to be synced soon is never synced.
         ForgetFlush,
+        // Records of pages.
+        /// Pages that a record says were written are believed to be there.
+        TrustPagesRecord,
+        /// What followed a record whose pages are lost is found by a later recovery.
+        FollowLostPages,
         // Checkpoints and metas.
         /// The meta page is written before its pages are durable.
         PointAtUnsyncedPages,
@@ -159,6 +164,8 @@ mod bugs {
         KeepOldCheckpoint,
         /// Records that were written while a checkpoint was made count as synced with it.
         CoverTooMuch,
+        /// The room of pages is given back that somebody still sees.
+        GiveBackWaiting,
         /// All checkpoints write the same meta page.
         WriteOneMeta,
         /// The second meta page is taken, newer or not.

@@ -46,7 +46,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Pages of 4096 bytes, a log of 16 MiB, a keeper, reading and writing, all pages that were read in memory.
+    /// Pages of 4096 bytes, a log that grows to 64 MiB, a keeper, reading and writing, all pages that were read in memory.
     ///
     /// ```
     /// use kauri_tree::Options;
@@ -56,7 +56,7 @@ impl Options {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { page_bytes: 4096, log_bytes: 16 << 20, keeper: true, read_only: false, cache_bytes: None }
+        Self { page_bytes: 4096, log_bytes: 64 << 20, keeper: true, read_only: false, cache_bytes: None }
     }
 
     /// Pages of this size: a power of two from 256 to 65536. Larger pages suit longer values, and cost more to change.
@@ -74,8 +74,9 @@ impl Options {
         self
     }
 
-    /// A log of this size, rounded up to whole pages, sixteen at least. A checkpoint is made when it is half full. It counts when a
-    /// store is made; an existing one keeps its own.
+    /// A log that grows to this size, rounded up to whole pages, sixteen at least. It begins with a sixteenth of them, and is made longer
+    /// when the store holds twice as much as the log does; a checkpoint is made when it is half full. The file is as long as if all of it
+    /// were there, but takes no room for what is not. It counts when a store is made; an existing one keeps its own.
     ///
     /// ```
     /// use kauri_tree::Options;
@@ -349,6 +350,14 @@ impl Inner {
         Ok(())
     }
 
+    /// Gives the room of free pages back to the disk, if there is much of it; only the beginning is in the turn.
+    fn give_back(&self) {
+        if let Some(durable) = &self.durable {
+            let rooms = durable.begin_give_back(&mut self.turn());
+            durable.give_back(rooms);
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         match &self.durable {
             Some(durable) if planted!(SyncNothing) => durable.drain(Until::Written),
@@ -375,8 +384,9 @@ impl Store {
         Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default(), watches: Arc::default() }) }
     }
 
-    /// Writes everything that was committed to its pages, and empties the log. Others can write meanwhile. This happens by itself
-    /// when the log is half full and when the store is closed.
+    /// Writes everything that was committed to its pages, empties the log, and gives the room of pages that are free back to the disk, if
+    /// there is much of it. Others can write meanwhile. This happens by itself when the store is closed; when the log is half full too,
+    /// but for the room, which whoever writes so much will need again.
     ///
     /// # Errors
     /// If the disk fails. What was committed stays committed.
@@ -395,7 +405,9 @@ impl Store {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.inner.checkpoint(|_| true, &mut || ())
+        self.shared.inner.checkpoint(|_| true, &mut || ())?;
+        self.shared.inner.give_back();
+        Ok(())
     }
 
     /// Returns when everything that was committed before, however, is on stable storage.
@@ -676,7 +688,7 @@ pub struct Stat {
     pub waiting_pages: usize,
     /// How many pages are in memory, where that is [bounded](Options::cache_bytes); else 0.
     pub resident_pages: usize,
-    /// The size of the log; 0 in memory.
+    /// The size of the log so far; 0 in memory.
     pub log_bytes: u64,
     /// How much of the log no checkpoint has taken over yet.
     pub log_used_bytes: u64,

@@ -10,7 +10,6 @@ use kauri_tree::{
 use super::{Engine, Key, Pair, Pairs, Reader, Seen, Sync, Writer, add, touch};
 
 const ROWS: Table<[u8], [u8]> = Table::new("rows");
-const LOG_BYTES: usize = 16 << 20;
 
 pub(crate) struct Kauri {
     store: Store,
@@ -19,13 +18,12 @@ pub(crate) struct Kauri {
 
 impl Engine for Kauri {
     const NAME: &'static str = "kauri";
-    const FIXED_BYTES: u64 = LOG_BYTES as u64;
     type Reader<'a> = Snapshot<'a>;
     type Writer<'a> = WriteTxn<'a>;
 
     fn open(folder: &Path, sync: Sync) -> Self {
         let disk = OsDisk::new(folder).expect("the folder opens");
-        let store = Options::new().log_bytes(LOG_BYTES).open(&disk, "store").expect("the store opens");
+        let store = Options::new().open(&disk, "store").expect("the store opens");
         let durability = match sync {
             Sync::Each => Durability::Sync,
             Sync::Never => Durability::None,
@@ -48,6 +46,10 @@ impl Engine for Kauri {
 
     fn bulk<'a>(&self, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         self.write(|txn| txn.load_sorted(&ROWS, rows).expect("the rows are in order"));
+    }
+
+    fn fixed_bytes(&self) -> u64 {
+        self.store.stat().log_bytes
     }
 
     fn settle(&self) {

@@ -45,8 +45,6 @@ pub(crate) trait Writer {
 /// A storage engine, open. Trouble is a panic: there is nothing to measure then.
 pub(crate) trait Engine: std::marker::Sync + Sized {
     const NAME: &'static str;
-    /// What its files hold whatever is stored, such as a log of fixed size. It is not counted as size.
-    const FIXED_BYTES: u64 = 0;
     type Reader<'a>: Reader
     where
         Self: 'a;
@@ -61,6 +59,10 @@ pub(crate) trait Engine: std::marker::Sync + Sized {
     /// Fills an empty store with rows in order, in the engine's fastest way.
     fn bulk<'a>(&self, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         self.write(|writer| rows.for_each(|(key, value)| writer.put(key, value)));
+    }
+    /// What its files hold whatever is stored, such as a log. It is not counted as size.
+    fn fixed_bytes(&self) -> u64 {
+        0
     }
     /// Returns when work in the background is done and the files are as they stay.
     fn settle(&self) {}

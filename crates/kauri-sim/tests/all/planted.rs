@@ -19,7 +19,7 @@ use crate::store;
 type Search = fn(&mut u64) -> Result<(), String>;
 
 /// What is searched, in what, and how: the quick ones first.
-const SEARCHES: [(&str, &str, Search); 8] = [
+const SEARCHES: [(&str, &str, Search); 9] = [
     ("maps", "operations", |tried| maps(0..2, tried)),
     ("threads", "commits", threads),
     ("crashes", "points", |tried| crashes(0..2, tried)),
@@ -28,6 +28,7 @@ const SEARCHES: [(&str, &str, Search); 8] = [
     ("damage", "damaged files", damage),
     ("more maps", "operations", |tried| maps(2..20, tried)),
     ("more crashes", "points", |tried| crashes(12..20, tried)),
+    ("crashes after lost pages", "points", |tried| crashes(300..303, tried)),
 ];
 
 /// All seeds together do a twentieth of the operations of the test command.
@@ -98,7 +99,7 @@ fn threads(tried: &mut u64) -> Result<(), String> {
     let commits = AtomicU64::new(0);
     let disk = SlowDisk::default();
     // A log that never goes round: whoever opens the file at any time finds all that is written.
-    let store = Options::new().page_bytes(512).log_bytes(1 << 21).open(&disk, "store");
+    let store = Options::new().page_bytes(512).log_bytes(1 << 25).open(&disk, "store");
     let store = store.map_err(|error| error.to_string())?;
     let work = |worker| (0..200).try_for_each(|number| commit_and_look(&store, &disk, worker, number, &commits));
     commit_and_look(&store, &disk, 6, 0, &commits)?;
@@ -297,10 +298,13 @@ bugs! {
     publish_before_durable_is_found: PublishBeforeDurable,
     sync_nothing_is_found: SyncNothing,
     forget_flush_is_found: ForgetFlush,
+    trust_pages_record_is_found: TrustPagesRecord,
+    follow_lost_pages_is_found: FollowLostPages,
     point_at_unsynced_pages_is_found: PointAtUnsyncedPages,
     release_log_too_soon_is_found: ReleaseLogTooSoon,
     keep_old_checkpoint_is_found: KeepOldCheckpoint,
     cover_too_much_is_found: CoverTooMuch,
+    give_back_waiting_is_found: GiveBackWaiting,
     write_one_meta_is_found: WriteOneMeta,
     take_second_meta_is_found: TakeSecondMeta,
     trust_torn_meta_is_found: TrustTornMeta,

@@ -1,12 +1,14 @@
 //! Stores in files: closed and opened again, locked, refused.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use kauri_tree::disk::{Disk, MemoryDisk, Open};
 use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write};
 
 use crate::places::copy;
 use crate::random::Random;
+use crate::watched::WatchedDisk;
 
 const ROWS: Table<[u8], [u8]> = Table::new("rows");
 
@@ -248,6 +250,111 @@ fn many_rows_loaded_and_removed_at_once_survive() {
     store.verify().unwrap();
     let numbers: Result<Vec<u32>, _> = store.snapshot().scan(&table).unwrap().map(|number, _| number).collect();
     assert!(numbers.unwrap().into_iter().eq((0..100).chain(40_000..45_000).chain(45_200..50_000)));
+}
+
+#[test]
+fn the_log_grows_with_the_store_and_loses_nothing() {
+    let disk = MemoryDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(64 << 10).keeper(false);
+    let store = options.open(&disk, "store").unwrap();
+    let (mut model, mut random, mut lengths) = (BTreeMap::new(), Random(3), vec![store.stat().log_bytes]);
+    for round in 0..3000 {
+        let mut txn = store.begin();
+        for _ in 0..1 + random.below(4) {
+            let (key, value) = (random.key(60, 2000), random.value(40));
+            txn.put(&ROWS, &key, &value).unwrap();
+            model.insert(key, value);
+        }
+        txn.commit().unwrap();
+        let length = store.stat().log_bytes;
+        if lengths.last() != Some(&length) {
+            lengths.push(length);
+        }
+        // At any moment a crash leaves everything, wherever the ring ended when it was written.
+        if round % 50 == 0 {
+            assert_eq!(rows(&options.open(&copy(&disk), "store").unwrap()), model, "round {round}");
+        }
+    }
+    assert_eq!(lengths, [8 << 10, 32 << 10, 64 << 10]);
+    drop(store);
+    let store = options.open(&disk, "store").unwrap();
+    assert_eq!((store.stat().log_bytes, rows(&store)), (64 << 10, model));
+}
+
+#[test]
+fn rows_loaded_without_a_sync_survive_the_program_and_vanish_whole_if_their_pages_are_lost() {
+    let disk = MemoryDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(16 << 10).keeper(false);
+    let store = options.open(&disk, "store").unwrap();
+    let put = |key: &[u8]| {
+        let mut txn = store.begin();
+        txn.put(&ROWS, key, b"one").unwrap();
+        txn.commit_with(Durability::None).unwrap();
+    };
+    put(b"first");
+    put(b"second");
+    let before = rows(&store);
+    let many: Vec<_> = (0..2000_u32).map(u32::to_be_bytes).collect();
+    let mut txn = store.begin();
+    txn.load_sorted(&ROWS, many.iter().map(|key| (&key[..], &b"loaded"[..]))).unwrap();
+    txn.commit_with(Durability::None).unwrap();
+    put(b"third");
+    // The program dies; all is with the system. Whoever goes on may use pages of the last checkpoint: not before these are durable.
+    let left = WatchedDisk { disk: copy(&disk), ..WatchedDisk::new() };
+    let crashed = options.open(&left, "store").unwrap();
+    assert_eq!(left.watch.syncs.load(Ordering::Relaxed), 1);
+    assert_eq!(rows(&crashed), rows(&store));
+    assert_eq!(crashed.verify().unwrap().rows, 2003);
+    let mut txn = crashed.begin();
+    txn.put(&ROWS, b"fourth", b"one").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(crashed.verify().unwrap().rows, 2004);
+    // The machine dies, and a page of the loaded rows was not written.
+    let damaged = copy(&disk);
+    let file = damaged.open("store", Open::ReadWrite).unwrap();
+    file.write_at(file.len().unwrap() - 5 * 512, &[0; 512]).unwrap();
+    drop(file);
+    let store = options.open(&damaged, "store").unwrap();
+    assert_eq!(rows(&store), before);
+    store.verify().unwrap();
+    let mut txn = store.begin();
+    txn.put(&ROWS, b"other", b"one").unwrap();
+    txn.commit().unwrap();
+    drop(store);
+    assert_eq!(rows(&options.open(&damaged, "store").unwrap()).len(), before.len() + 1);
+}
+
+#[test]
+fn the_room_of_free_pages_is_given_back_and_of_no_others() {
+    let disk = MemoryDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(16 << 10).keeper(false);
+    let store = options.open(&disk, "store").unwrap();
+    let mut model = BTreeMap::new();
+    for round in 0..4_u8 {
+        let mut txn = store.begin();
+        for number in 0..3000_u16 {
+            let key = number.to_be_bytes().to_vec();
+            txn.put(&ROWS, &key, &[round; 20]).unwrap();
+            model.insert(key, vec![round; 20]);
+        }
+        txn.commit().unwrap();
+    }
+    let empty_pages = || {
+        let file = disk.open("store", Open::ReadOnly).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        bytes.chunks(512).skip(2 + 32).filter(|page| page.iter().all(|&byte| byte == 0)).count()
+    };
+    let held = store.snapshot();
+    let before = empty_pages();
+    store.checkpoint().unwrap();
+    let stat = store.stat();
+    assert!(stat.free_pages > stat.pages / 8, "{stat:?}");
+    assert!(empty_pages() >= before + stat.free_pages / 2, "{} of {stat:?}", empty_pages());
+    assert_eq!(held.len(&ROWS).unwrap(), 3000);
+    assert_eq!(rows(&store), model);
+    assert_eq!(rows(&options.open(&copy(&disk), "store").unwrap()), model);
+    store.verify().unwrap();
 }
 
 #[test]

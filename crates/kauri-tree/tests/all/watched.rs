@@ -9,6 +9,7 @@ use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) reads: Arc<AtomicUsize>,
+    pub(crate) syncs: Arc<AtomicUsize>,
     pub(crate) fails: Arc<AtomicBool>,
     /// How often others may run before a write is done, or a read.
     pub(crate) yields: Arc<AtomicUsize>,
@@ -102,6 +103,7 @@ impl File for WatchedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.watch.syncs.fetch_add(1, Ordering::Relaxed);
         self.check()?;
         self.file.sync()
     }
