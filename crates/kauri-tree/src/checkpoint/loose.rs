@@ -119,10 +119,12 @@ impl Footprint {
 pub(crate) fn has_pages(file: &StoreFile, record: &PagesRecord) -> Result<bool> {
     let mut hash = XxHash3_64::default();
     let mut buffer = vec![0; WRITE_BYTES_MAX];
-    let length = file.disk().len()?;
+    let (length, mut read) = (file.disk().len()?, 0);
     for range in &record.ranges {
         let (mut at, end) = (file.offset(range.start), file.offset(range.end));
-        if end > length {
+        read += end - at;
+        // No page is there twice, so no more is read than there is.
+        if end > length || read > length {
             return Ok(false);
         }
         while at < end {
