@@ -28,6 +28,7 @@ mod clock;
 mod database;
 mod error;
 mod examine;
+mod group;
 mod invariant;
 mod journal;
 mod ledger;
