@@ -86,8 +86,7 @@ impl Wal {
     pub(crate) fn rewrite(&self, lines: &[WalLine<'_>]) -> Result<()> {
         let mut bytes = Vec::new();
         for (line, seq) in lines.iter().zip(1..) {
-            place(&body(line), Head { seq, batch: 1 }, &mut bytes);
-            bytes.push(b'\n');
+            write_line(line, Head { seq, batch: 1 }, &mut bytes);
         }
         self.journal.rewrite(&bytes, lines.len() as u64)
     }
@@ -172,6 +171,12 @@ fn place(body: &[u8], head: Head, out: &mut Vec<u8>) {
     seal(out, start);
 }
 
-fn parse(bytes: &[u8]) -> std::result::Result<WalLine<'_>, String> {
+/// A whole line, with its end.
+pub(super) fn write_line(line: &WalLine<'_>, head: Head, out: &mut Vec<u8>) {
+    place(&body(line), head, out);
+    out.push(b'\n');
+}
+
+pub(super) fn parse(bytes: &[u8]) -> std::result::Result<WalLine<'_>, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("a line that is no action: {error}"))
 }
