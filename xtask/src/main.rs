@@ -18,6 +18,7 @@ mod fuzz;
 mod gate;
 mod invocation;
 mod manifest;
+mod plant;
 mod size;
 mod soak;
 mod step;
@@ -94,6 +95,11 @@ enum Command {
         #[arg(long, conflicts_with = "target")]
         list: bool,
     },
+    /// Plant known mistakes in a copy of the sources, one at a time, and see that the test of each fails
+    Plant {
+        /// Only those about this: a part of a test's name, or of what is wrong
+        about: Option<String>,
+    },
     /// Build the release binary and show its size, and what each feature of the store adds to a small program
     Size,
     /// Check the repository's own rules
@@ -120,6 +126,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
+        Command::Plant { about } => plant::run(&tree, about.as_deref()),
         Command::Size => size::run(&tree),
         Command::Tidy => tidy::run(&tree),
     }

@@ -14,11 +14,12 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kauri_disk::{Disk, File, Open};
 
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::lines::{LINE_BYTES_MAX, Line, each_line};
 use crate::seal::is_object;
 
@@ -55,7 +56,16 @@ pub(crate) struct Journal<T> {
     disk: Arc<dyn Disk>,
     name: String,
     state: Mutex<State<T>>,
-    changed: Condvar,
+}
+
+/// How a batch ended, for whoever appended to it.
+type Appended = std::result::Result<(), (io::ErrorKind, String)>;
+
+/// The lines that wait to be written together.
+struct Batch {
+    /// The first of them.
+    seq: u64,
+    callers: Arc<Group<Appended>>,
 }
 
 struct State<T> {
@@ -67,13 +77,10 @@ struct State<T> {
     /// After the lines that wait to be written.
     newest: Tip<T>,
     waiting: Vec<u8>,
-    /// The first line that waits, if any does.
-    batch: Option<u64>,
+    /// Who waits for them, if there are any.
+    batch: Option<Batch>,
     /// Whether some caller is writing for all.
     writing: bool,
-    /// How often a write failed: whoever waited then did so in vain.
-    failures: u64,
-    failure: Option<(io::ErrorKind, String)>,
     /// A rewritten file may have lost its name again: what is appended to it might go with it.
     unnamed: bool,
 }
@@ -105,9 +112,9 @@ impl<T: Clone> Journal<T> {
         disk.sync_dir().map_err(failed())?;
         durable.seq = scan.last.max(first - 1);
         let (newest, file) = (durable.clone(), Some(Arc::from(file)));
-        let (waiting, batch, writing, failures, failure, unnamed) = (Vec::new(), None, false, 0, None, false);
-        let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, failures, failure, unnamed };
-        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state), changed: Condvar::new() };
+        let (waiting, batch, writing, unnamed) = (Vec::new(), None, false, false);
+        let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, unnamed };
+        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state) };
         Ok((journal, scan.torn))
     }
 
@@ -116,61 +123,74 @@ impl<T: Clone> Journal<T> {
         let mut state = self.state();
         self.mend(&mut state)?;
         let seq = state.newest.seq + 1;
-        let batch = *state.batch.get_or_insert(seq);
+        let batch = state.batch.as_ref().map_or(seq, |batch| batch.seq);
         let State { waiting, newest, .. } = &mut *state;
         let (start, chain) = (waiting.len(), newest.chain.clone());
         write(Head { seq, batch }, &mut newest.chain, waiting);
         if waiting.len() - start > LINE_BYTES_MAX {
             waiting.truncate(start);
             newest.chain = chain;
-            state.batch = state.batch.filter(|batch| *batch != seq);
             return Err(Error::input("a journal line", "64 MiB at most", "a longer one"));
         }
         debug_assert!(!waiting[start..].contains(&b'\n'), "a line has no end inside");
         waiting.push(b'\n');
         newest.seq = seq;
-        let failures = state.failures;
-        self.wait_for(state, seq, failures).map(|()| seq)
+        let appended = self.wait(state, seq);
+        let failed = |(kind, text)| Error::io(format!("append to {}", self.name))(io::Error::new(kind, text));
+        appended.map(|()| seq).map_err(failed)
     }
 
-    /// Waits until this line is durable, writing for all if nobody does.
-    fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State<T>>, seq: u64, failures: u64) -> Result<()> {
+    /// Waits until this line, which is the newest, is durable, or writes for all if nobody does.
+    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State<T>>, seq: u64) -> Appended {
+        let batch = state.batch.get_or_insert_with(|| Batch { seq, callers: Arc::new(Group::new()) });
+        let (callers, is_first) = (Arc::clone(&batch.callers), batch.seq == seq);
         loop {
-            if state.failures != failures {
-                let (kind, text) = state.failure.clone().unwrap_or((io::ErrorKind::Other, String::new()));
-                return Err(Error::io(format!("append to {}", self.name))(io::Error::new(kind, text)));
-            }
-            if state.durable.seq >= seq {
-                return Ok(());
-            }
-            state = if state.writing {
-                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            let is_written = state.batch.as_ref().is_none_or(|batch| !Arc::ptr_eq(&batch.callers, &callers));
+            if !state.writing && !is_written {
+                self.write_waiting(state);
             } else {
-                self.write_waiting(state)
-            };
+                drop(state);
+                if !is_first {
+                    return callers.wait(|end| end.clone());
+                }
+                callers.wait_for_call();
+            }
+            if let Some(end) = callers.take(|end| end.clone()) {
+                return end;
+            }
+            state = self.state();
         }
     }
 
     /// Writes everything that waits, with one sync.
-    fn write_waiting<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
-        let Some(file) = state.file.clone() else { return state };
-        let (bytes, end, tip) = (std::mem::take(&mut state.waiting), state.end, state.newest.clone());
-        state.batch = None;
+    fn write_waiting(&self, mut state: MutexGuard<'_, State<T>>) {
         state.writing = true;
+        let batch = state.batch.take().expect("whoever writes has a line that waits");
+        let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
+        let (end, tip) = (state.end, state.newest.clone());
         drop(state);
-        let written = file.write_durable_at(end, &bytes);
-        drop(file);
+        let written = match file {
+            Some(file) => file.write_durable_at(end, &bytes),
+            None => Err(io::Error::other("it is not open")),
+        };
         let mut state = self.state();
         state.writing = false;
-        match written {
+        let written = match written {
             Ok(()) => {
                 state.end += bytes.len() as u64;
                 state.durable = tip;
+                Ok(())
             }
-            Err(error) => state.fail(&error),
-        }
-        self.changed.notify_all();
-        state
+            Err(error) => Err((error.kind(), error.to_string())),
+        };
+        // What came meanwhile follows what is lost now: it is lost with it.
+        let lost = written.as_ref().err().and_then(|_| state.fail());
+        let next = state.batch.as_ref().map(|next| Arc::clone(&next.callers));
+        drop(state);
+        // The next write comes first: whoever has its answer waits for nothing any more.
+        next.into_iter().for_each(|next| next.call());
+        lost.into_iter().for_each(|lost| lost.callers.tell(written.clone()));
+        batch.callers.tell(written);
     }
 
     /// After a failure nobody knows what the file holds behind its durable end: it is opened again and cut there.
@@ -212,7 +232,7 @@ impl<T: Clone> Journal<T> {
         state.durable.seq = last;
         state.newest.seq = last;
         if let Err(error) = self.disk.sync_dir() {
-            state.fail(&error);
+            assert!(state.fail().is_none(), "nobody appends");
             state.unnamed = true;
             return Err(failed()(error));
         }
@@ -237,14 +257,12 @@ impl<T: Clone> Journal<T> {
 }
 
 impl<T: Clone> State<T> {
-    /// Forgets everything that is not durable.
-    fn fail(&mut self, error: &io::Error) {
+    /// Forgets everything that is not durable. Whoever waits for it must be told.
+    fn fail(&mut self) -> Option<Batch> {
         self.file = None;
         self.waiting.clear();
-        self.batch = None;
         self.newest = self.durable.clone();
-        self.failures += 1;
-        self.failure = Some((error.kind(), error.to_string()));
+        self.batch.take()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kauri_disk::{Disk, OsDisk};
 
-use crate::action::{Action, Actions, Begin, Decision, Ground, Reconciliation, Rows as _};
+use crate::action::{self, Action, Actions, Begin, Decision, Ground, Reconciliation, Rows as _, Salvage};
 use crate::audit::{Audit, AuditNote};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -79,6 +79,44 @@ impl Ledger {
         let ledger = Self { actions, database, switch, audit, home };
         ledger.notice_switch()?;
         Ok((ledger, found))
+    }
+
+    /// Makes a damaged journal readable again, so that the ledger can be opened: what can be read is kept, what cannot is told and
+    /// audited as `JOURNAL_SALVAGED`, and the damaged journal stays beside the new one. Nothing, if it is not damaged.
+    ///
+    /// ```
+    /// use kauri_ledger::{Home, Ledger, WAL_NAME};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("kauri-doc-salvage-{}", std::process::id()));
+    /// let (ledger, _) = Ledger::open(Home::lock(&directory)?)?;
+    /// drop(ledger.begin("mail-1", "order-1", "send the mail")?);
+    /// drop(ledger.begin("mail-2", "order-2", "send the mail")?);
+    /// drop(ledger);
+    /// let journal = directory.join("runtime").join(WAL_NAME);
+    /// let text = std::fs::read_to_string(&journal).unwrap();
+    /// std::fs::write(&journal, text.replacen("mail-1", "mail-9", 1)).unwrap();
+    ///
+    /// let home = Home::lock(&directory)?;
+    /// assert!(Ledger::open(home).unwrap_err().is_corruption());
+    /// let home = Home::lock(&directory)?;
+    /// let salvage = Ledger::salvage(&home)?.expect("it is damaged");
+    /// assert_eq!((salvage.kept, salvage.lost), (1, 1));
+    /// let (_, found) = Ledger::open(home)?;
+    /// assert_eq!(found.orphans[0].action_id, "mail-2");
+    /// # std::fs::remove_dir_all(&directory).ok();
+    /// # Ok::<(), kauri_ledger::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever the disk or the audit says. The journal is then the damaged one, or the new one.
+    pub fn salvage(home: &Home) -> Result<Option<Salvage>> {
+        let audit = home.audit()?;
+        action::salvage(&*disk(&home.directory().join(RUNTIME))?, |salvage| {
+            let note = AuditNote::new("JOURNAL_SALVAGED").with("damage", &salvage.damage).with("aside", &salvage.aside);
+            let counts = [("kept", salvage.kept), ("lost", salvage.lost)];
+            let note = counts.into_iter().fold(note, |note, (name, count)| note.with(name, count.to_string()));
+            audit.append(&note).map(drop)
+        })
     }
 
     /// Writes down that an action is about to be done. Its effect may happen only after this returned.

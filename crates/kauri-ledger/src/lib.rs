@@ -28,6 +28,7 @@ mod clock;
 mod database;
 mod error;
 mod examine;
+mod group;
 mod invariant;
 mod journal;
 mod ledger;
@@ -42,7 +43,7 @@ mod switch;
 
 pub use action::{
     Action, ActionRow, Actions, BadStatus, Begin, Decision, Ground, ID_BYTES_MAX, Mark, Reconciliation, Repair, Rows,
-    Settled, Standing, Status, WAL_NAME, WalLine,
+    Salvage, Settled, Standing, Status, WAL_NAME, WalLine,
 };
 pub use artifact::{Artifact, ArtifactReader};
 pub use audit::{Anchor, Audit, AuditLine, AuditNote, AuditReport, verify as verify_audit};

@@ -16,6 +16,7 @@
 mod handle;
 mod reconcile;
 mod rows;
+mod salvage;
 mod status;
 pub(crate) mod wal;
 
@@ -28,6 +29,8 @@ use kauri_disk::Disk;
 pub use self::handle::Action;
 pub use self::reconcile::{Reconciliation, Repair};
 pub use self::rows::{ActionRow, Mark, Rows, Settled, Standing};
+pub use self::salvage::Salvage;
+pub(crate) use self::salvage::salvage;
 pub use self::status::{BadStatus, Status};
 use self::wal::Wal;
 pub use self::wal::{WAL_NAME, WalLine};

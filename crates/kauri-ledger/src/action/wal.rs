@@ -9,6 +9,7 @@
 //! is something to say. The checksum is xxh3 of everything before `,"checksum"`, so every byte of a line is covered.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use kauri_disk::Disk;
@@ -76,15 +77,16 @@ impl Wal {
 
     /// Appends a line; returns when it is durable.
     pub(crate) fn append(&self, line: &WalLine<'_>) -> Result<u64> {
-        self.journal.append(|head, (), out| encode(line, head, out))
+        // Others append meanwhile: what does not depend on the line's place is written before it is their turn to wait.
+        let body = body(line);
+        self.journal.append(|head, (), out| place(&body, head, out))
     }
 
     /// Puts these lines in place of all others.
     pub(crate) fn rewrite(&self, lines: &[WalLine<'_>]) -> Result<()> {
         let mut bytes = Vec::new();
         for (line, seq) in lines.iter().zip(1..) {
-            encode(line, Head { seq, batch: 1 }, &mut bytes);
-            bytes.push(b'\n');
+            write_line(line, Head { seq, batch: 1 }, &mut bytes);
         }
         self.journal.rewrite(&bytes, lines.len() as u64)
     }
@@ -153,13 +155,28 @@ fn with_line(bytes: &[u8], each: &mut impl FnMut(&WalLine<'_>) -> Result<()>) ->
     each(&line)
 }
 
-fn encode(line: &WalLine<'_>, head: Head, out: &mut Vec<u8>) {
+/// A line without its place: everything up to `,"seq"`.
+fn body(line: &WalLine<'_>) -> Vec<u8> {
+    let mut body = serde_json::to_vec(line).expect("strings and numbers are always JSON, and memory takes them");
+    let numbers = format!(",\"seq\":{},\"batch\":{}}}", line.seq, line.batch);
+    assert!(body.ends_with(numbers.as_bytes()), "the place of a line stands at its end");
+    body.truncate(body.len() - numbers.len());
+    body
+}
+
+fn place(body: &[u8], head: Head, out: &mut Vec<u8>) {
     let start = out.len();
-    let line = WalLine { seq: head.seq, batch: head.batch, ..line.clone() };
-    serde_json::to_writer(&mut *out, &line).expect("strings and numbers are always JSON, and memory takes them");
+    out.extend_from_slice(body);
+    write!(out, ",\"seq\":{},\"batch\":{}}}", head.seq, head.batch).expect("memory takes it");
     seal(out, start);
 }
 
-fn parse(bytes: &[u8]) -> std::result::Result<WalLine<'_>, String> {
+/// A whole line, with its end.
+pub(super) fn write_line(line: &WalLine<'_>, head: Head, out: &mut Vec<u8>) {
+    place(&body(line), head, out);
+    out.push(b'\n');
+}
+
+pub(super) fn parse(bytes: &[u8]) -> std::result::Result<WalLine<'_>, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("a line that is no action: {error}"))
 }

@@ -1,6 +1,7 @@
 //! Journals that are torn, damaged and failed.
 #![expect(clippy::disallowed_methods, reason = "callers are threads")]
 
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::*;
@@ -167,6 +168,28 @@ fn appends_that_wait_share_a_sync() {
     let (journal, torn, lines) = open(disk).unwrap();
     assert_eq!((journal.tip().0, torn, lines.len()), (21, None, 21));
     assert_eq!(append(&journal, "more").unwrap(), 22);
+}
+
+#[test]
+fn many_callers_find_their_lines_in_the_order_of_their_numbers() {
+    let disk = MemoryDisk::new();
+    let (journal, ..) = open(disk.clone()).unwrap();
+    let mut told: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..16)
+            .map(|caller| {
+                let journal = &journal;
+                let line = move |at| format!("{caller} {at}");
+                scope.spawn(move || {
+                    (0..100).map(|at| (append(journal, &line(at)).unwrap(), line(at))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    told.sort_unstable();
+    assert!(told.iter().map(|(seq, _)| *seq).eq(1..=1_600), "every number once");
+    drop(journal);
+    assert_eq!(open(disk).unwrap().2, told.into_iter().map(|(_, line)| line).collect::<Vec<_>>());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! submit ─┐                      ┌─ BEGIN
-//! submit ─┼─> waiting (1000) ─── │    SAVEPOINT, the ops of one submission, RELEASE   (one bad op fails alone)
-//! submit ─┘      at most 100 ops │    ...
-//!                                └─ mark this batch, COMMIT ──> every caller hears how its own submission went
+//! submit ─┼─> waiting (1000) ─── │    the ops of each submission
+//! submit ─┘      at most 100 ops └─ mark this batch, COMMIT ──> every caller hears how its own submission went
+//!                                   or, if an op failed: ROLLBACK, and all of it again with a savepoint for each submission
 //! ```
 //!
 //! The writer is a part that callers play in turn: whoever finds it free writes for all that wait. A lone caller so pays for its
@@ -18,21 +18,23 @@ mod op;
 pub(crate) mod session;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
 pub use self::op::{Op, Value};
 use self::session::{Session, Sqlite, is_fatal};
+use self::transaction::{Ended, Progress};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::group::Group;
 
 /// How many submissions may wait.
 pub const CAPACITY: usize = 1_000;
@@ -108,7 +110,12 @@ struct Shared {
 }
 
 struct State {
-    waiting: VecDeque<Submission>,
+    /// Who waits, in the order in which they are written.
+    waiting: VecDeque<Batch>,
+    /// How many submissions that is.
+    depth: usize,
+    /// How many callers wait for a place, or for the end.
+    outside: usize,
     /// Absent while somebody writes, and after trouble until the next connection.
     session: Option<Box<dyn Session>>,
     writing: bool,
@@ -119,31 +126,21 @@ struct State {
     stats: QueueStats,
 }
 
+/// Submissions that go into one transaction.
+struct Batch {
+    submissions: Vec<Vec<Op>>,
+    /// How many operations they have, together.
+    ops: usize,
+    callers: Arc<Group<Answers>>,
+}
+
+/// One for each submission of a batch; taken by whoever made it.
+type Answers = Vec<Option<Result<Applied>>>;
+
 #[derive(Clone)]
 enum Closed {
     ByCaller,
     GivenUp(String),
-}
-
-struct Submission {
-    ops: Vec<Op>,
-    ticket: Arc<Ticket>,
-}
-
-/// Where a caller finds its answer.
-struct Ticket {
-    answer: Mutex<Option<Result<Applied>>>,
-    caller: Thread,
-}
-
-/// How one transaction ended.
-enum Ended {
-    /// Committed, or ended by its only submission; the answers stand.
-    Answered,
-    /// Nothing was applied. The submission that was at fault, if it was one.
-    Aborted(Option<usize>, rusqlite::Error),
-    /// The commit was begun and no answer came.
-    Doubtful(String),
 }
 
 impl Queue {
@@ -169,6 +166,8 @@ impl Queue {
         assert!(capacity > 0, "a queue has a place");
         let state = State {
             waiting: VecDeque::new(),
+            depth: 0,
+            outside: 0,
             session: Some(first),
             writing: false,
             closed: None,
@@ -201,7 +200,7 @@ impl Queue {
             state.stats.waits += 1;
         }
         while state.is_full(self.shared.capacity) {
-            state = self.shared.places.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wait_for_change(state);
         }
         self.enqueue(state, ops)
     }
@@ -224,68 +223,60 @@ impl Queue {
             Some(Closed::GivenUp(why)) => return Err(Error::NotApplied { why: why.clone() }),
             None => {}
         }
-        let ticket = Arc::new(Ticket { answer: Mutex::new(None), caller: std::thread::current() });
-        state.waiting.push_back(Submission { ops, ticket: Arc::clone(&ticket) });
-        state.stats.depth_max = state.stats.depth_max.max(state.waiting.len());
+        let (callers, at) = state.join(ops);
         loop {
-            if !state.writing {
-                state = self.write_waiting(state);
+            if !state.writing && state.waits(&callers) {
+                self.write_first(state);
+            } else {
+                drop(state);
+                if at > 0 {
+                    return callers.wait(|answers| take(answers, at));
+                }
+                callers.wait_for_call();
             }
-            if let Some(answer) = ticket.take() {
+            if let Some(answer) = callers.take(|answers| take(answers, at)) {
                 return answer;
             }
-            if state.writing {
-                drop(state);
-                std::thread::park();
-                state = self.state();
-            }
+            state = self.state();
         }
     }
 
-    /// Writes one batch for all that wait, and wakes them.
-    fn write_waiting<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let batch = state.take_batch();
-        if batch.is_empty() {
-            return state;
-        }
+    /// Writes the batch that waits longest, and wakes its callers.
+    fn write_first(&self, mut state: MutexGuard<'_, State>) {
+        let Some(batch) = state.waiting.pop_front() else { return };
         state.writing = true;
+        state.depth -= batch.submissions.len();
         let session = state.session.take();
         drop(state);
-        let session = self.write(session, &batch);
+        let (session, answers) = self.write(session, &batch.submissions);
         let mut state = self.state();
         state.writing = false;
         state.session = session;
         // Whoever waits longest writes next, unless another caller comes first.
-        let next = state.waiting.front().map(|next| next.ticket.caller.clone());
+        let next = state.waiting.front().map(|next| Arc::clone(&next.callers));
+        let outside = state.outside;
         drop(state);
-        next.into_iter().for_each(|next| next.unpark());
-        let this = std::thread::current().id();
-        let others = batch.iter().map(|submission| &submission.ticket.caller).filter(|caller| caller.id() != this);
-        others.for_each(Thread::unpark);
-        self.shared.places.notify_all();
-        self.state()
+        next.into_iter().for_each(|next| next.call());
+        batch.callers.tell(answers.into_iter().map(Some).collect());
+        if outside > 0 {
+            self.shared.places.notify_all();
+        }
     }
 
-    /// Writes a batch and answers each of its callers. Returns the session, if it can be used again.
-    fn write(&self, session: Option<Box<dyn Session>>, batch: &[Submission]) -> Option<Box<dyn Session>> {
+    /// Writes a batch. Returns the session, if it can be used again, and an answer for each submission.
+    fn write(&self, session: Option<Box<dyn Session>>, batch: &[Vec<Op>]) -> Written {
         let mut session = match session.map_or_else(|| (self.shared.connect)(), Ok) {
             Ok(session) => session,
-            Err(error) => {
-                let why = format!("the database cannot be opened: {error}");
-                batch.iter().for_each(|submission| submission.ticket.put(Err(Error::NotApplied { why: why.clone() })));
-                return None;
-            }
+            Err(error) => return (None, not_applied(batch, &format!("the database cannot be opened: {error}"))),
         };
-        let number = self.next_batch();
-        let mut progress = Progress { answers: Vec::with_capacity(batch.len()), is_committing: false };
+        let (number, mut progress) = (self.next_batch(), Progress::default());
         let key = (self.shared.epoch, number);
-        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut *session, batch, key, &mut progress)));
+        let ran = catch_unwind(AssertUnwindSafe(|| transaction::run(&mut *session, batch, key, &mut progress)));
         let Progress { answers, is_committing } = progress;
         match ran {
             Ok(Ended::Answered) => {
                 self.committed(batch.len());
-                batch.iter().zip(answers).for_each(|(submission, answer)| submission.ticket.put(answer));
-                Some(session)
+                (Some(session), answers)
             }
             Ok(Ended::Aborted(at, error)) => {
                 // A connection that failed is closed before the next is opened: it may still have a lock.
@@ -300,14 +291,11 @@ impl Queue {
                 // The connection closes, and what it had not committed is gone.
                 drop(session);
                 let why = format!("the writer panicked: {}", words(&*panic));
-                let settled = if is_committing {
-                    self.settle(batch, answers, number, &why)
-                } else {
-                    let not_applied = || Err(Error::NotApplied { why: why.clone() });
-                    batch.iter().for_each(|submission| submission.ticket.put(not_applied()));
-                    None
+                let (settled, answers) = match is_committing {
+                    true => self.settle(batch, answers, number, &why),
+                    false => (None, not_applied(batch, &why)),
                 };
-                self.restart(settled, &why)
+                (self.restart(settled, &why), answers)
             }
         }
     }
@@ -316,30 +304,27 @@ impl Queue {
     fn aborted(
         &self,
         mut session: Option<Box<dyn Session>>,
-        batch: &[Submission],
+        batch: &[Vec<Op>],
         at: Option<usize>,
         error: rusqlite::Error,
-    ) -> Option<Box<dyn Session>> {
-        let mut error = Some(error);
+    ) -> Written {
+        let (mut error, mut answers) = (Some(error), Vec::with_capacity(batch.len()));
         let is_alone = batch.len() == 1;
-        for (number, submission) in batch.iter().enumerate() {
+        for (number, ops) in batch.iter().enumerate() {
             let own = (is_alone || at == Some(number)).then(|| error.take()).flatten();
-            match own {
-                Some(cause) => submission.ticket.put(Err(Error::Sql { doing: "write to the database", cause })),
-                None => session = self.write(session, std::slice::from_ref(submission)),
+            if let Some(cause) = own {
+                answers.push(Err(Error::Sql { doing: "write to the database", cause }));
+                continue;
             }
+            let (kept, answer) = self.write(session, std::slice::from_ref(ops));
+            session = kept;
+            answers.extend(answer);
         }
-        session
+        (session, answers)
     }
 
     /// Finds out whether a batch was committed, and makes sure that the answer stays true.
-    fn settle(
-        &self,
-        batch: &[Submission],
-        answers: Vec<Result<Applied>>,
-        number: i64,
-        why: &str,
-    ) -> Option<Box<dyn Session>> {
+    fn settle(&self, batch: &[Vec<Op>], answers: Vec<Result<Applied>>, number: i64, why: &str) -> Written {
         let epoch = self.shared.epoch;
         let ask = || -> session::Answer<(Box<dyn Session>, bool)> {
             let mut session = (self.shared.connect)()?;
@@ -355,23 +340,23 @@ impl Queue {
         let asked = asked.and_then(|asked| asked.map_err(|error| error.to_string()));
         let is_applied = asked.as_ref().ok().map(|(_, is_applied)| *is_applied);
         let mut answers = answers.into_iter();
-        for submission in batch {
-            submission.ticket.put(match (answers.next(), is_applied) {
-                // Its own fault: undone before the commit was tried.
-                (Some(Err(error)), _) => Err(error),
-                (Some(answer), Some(true)) => answer,
-                (_, None) => Err(Error::Unknown { key: BatchKey { epoch, batch: number }, why: why.to_owned() }),
-                (_, Some(_)) => Err(Error::NotApplied { why: why.to_owned() }),
-            });
-        }
-        match asked {
+        let answer = |_| match (answers.next(), is_applied) {
+            // Its own fault: undone before the commit was tried.
+            (Some(Err(error)), _) => Err(error),
+            (Some(answer), Some(true)) => answer,
+            (_, None) => Err(Error::Unknown { key: BatchKey { epoch, batch: number }, why: why.to_owned() }),
+            (_, Some(_)) => Err(Error::NotApplied { why: why.to_owned() }),
+        };
+        let answers = batch.iter().map(answer).collect();
+        let session = match asked {
             Ok((session, _)) => Some(session),
             Err(error) => {
                 // Further batches of this epoch would hide whether this one was committed.
                 self.give_up(&format!("{why}; the database could not be asked: {error}"));
                 None
             }
-        }
+        };
+        (session, answers)
     }
 
     /// After a panic: a new connection, a while later, a few times.
@@ -403,11 +388,11 @@ impl Queue {
                 return;
             }
             state.closed = Some(Closed::GivenUp(why.to_owned()));
+            state.depth = 0;
             std::mem::take(&mut state.waiting)
         };
-        for submission in waiting {
-            submission.ticket.put(Err(Error::NotApplied { why: why.to_owned() }));
-            submission.ticket.caller.unpark();
+        for batch in waiting {
+            batch.callers.tell(not_applied(&batch.submissions, why).into_iter().map(Some).collect());
         }
         self.shared.places.notify_all();
         (self.shared.alarm)(&format!("writer queue: {why}"));
@@ -433,20 +418,29 @@ impl Queue {
         state.closed.get_or_insert(Closed::ByCaller);
         self.shared.places.notify_all();
         while state.writing || !state.waiting.is_empty() {
-            state = if state.writing {
-                self.shared.places.wait(state).unwrap_or_else(PoisonError::into_inner)
+            if state.writing {
+                state = self.wait_for_change(state);
             } else {
-                self.write_waiting(state)
-            };
+                self.write_first(state);
+                state = self.state();
+            }
         }
         state.session = None;
+    }
+
+    /// Sleeps until a batch is done: there is a place then, or nothing more to write.
+    fn wait_for_change<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.outside += 1;
+        let mut state = self.shared.places.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.outside -= 1;
+        state
     }
 
     /// What the queue has done so far.
     #[must_use]
     pub fn stats(&self) -> QueueStats {
         let state = self.state();
-        QueueStats { depth: state.waiting.len(), is_running: state.closed.is_none(), ..state.stats }
+        QueueStats { depth: state.depth, is_running: state.closed.is_none(), ..state.stats }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -457,108 +451,36 @@ impl Queue {
 
 impl State {
     fn is_full(&self, capacity: usize) -> bool {
-        self.waiting.len() >= capacity && self.closed.is_none()
+        self.depth >= capacity && self.closed.is_none()
     }
 
-    /// The next submissions, whole, up to the most operations of one transaction.
-    fn take_batch(&mut self) -> Vec<Submission> {
-        let mut ops = 0;
-        let fits = |submission: &&Submission| {
-            ops += submission.ops.len();
-            ops <= BATCH_OPS_MAX
-        };
-        let count = self.waiting.iter().take_while(fits).count().max(1).min(self.waiting.len());
-        self.waiting.drain(..count).collect()
-    }
-}
-
-impl Ticket {
-    fn put(&self, answer: Result<Applied>) {
-        let mut place = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(place.is_none(), "a caller is answered once");
-        *place = Some(answer);
-    }
-
-    fn take(&self) -> Option<Result<Applied>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// How far a transaction has come: known also after a panic.
-struct Progress {
-    answers: Vec<Result<Applied>>,
-    is_committing: bool,
-}
-
-/// One transaction.
-fn run(session: &mut dyn Session, batch: &[Submission], key: (i64, i64), progress: &mut Progress) -> Ended {
-    if let Err(error) = session.begin() {
-        return abort(session, None, error);
-    }
-    for (at, submission) in batch.iter().enumerate() {
-        // A submission by itself is undone with the whole transaction.
-        let answer =
-            if batch.len() == 1 { execute(session, &submission.ops) } else { nested(session, &submission.ops) };
-        match answer {
-            Ok(answer) => progress.answers.push(answer),
-            Err(error) => return abort(session, Some(at), error),
+    /// Adds a submission to those that wait, whole, up to the most operations of one transaction. Answers where it is.
+    fn join(&mut self, ops: Vec<Op>) -> (Arc<Group<Answers>>, usize) {
+        self.depth += 1;
+        self.stats.depth_max = self.stats.depth_max.max(self.depth);
+        if self.waiting.back().is_none_or(|batch| batch.ops + ops.len() > BATCH_OPS_MAX) {
+            self.waiting.push_back(Batch { submissions: Vec::new(), ops: 0, callers: Arc::new(Group::new()) });
         }
+        let batch = self.waiting.back_mut().expect("there is one now");
+        batch.ops += ops.len();
+        batch.submissions.push(ops);
+        (Arc::clone(&batch.callers), batch.submissions.len() - 1)
     }
-    if let [Err(_)] = progress.answers[..] {
-        return match session.rollback() {
-            Ok(()) => Ended::Answered,
-            Err(error) => Ended::Doubtful(format!("cannot roll back: {error}")),
-        };
-    }
-    if let Err(error) = session.mark(key.0, key.1) {
-        return abort(session, None, error);
-    }
-    progress.is_committing = true;
-    match session.commit() {
-        Ok(()) => Ended::Answered,
-        // Busy, or a constraint that is checked at the end: the transaction is still there, so it was not committed.
-        Err(error) if session.in_transaction() && !is_fatal(&error) => abort(session, None, error),
-        Err(error) => Ended::Doubtful(format!("the commit failed: {error}")),
+
+    fn waits(&self, callers: &Arc<Group<Answers>>) -> bool {
+        self.waiting.iter().any(|batch| Arc::ptr_eq(&batch.callers, callers))
     }
 }
 
-/// The operations of one submission. The outer error is one that ended the transaction.
-fn execute(session: &mut dyn Session, ops: &[Op]) -> session::Answer<Result<Applied>> {
-    let mut rows = 0;
-    for op in ops {
-        match session.execute(op) {
-            Ok(found) => match op.rows {
-                Some(expected) if expected != found => return Ok(Err(Error::RowCount { expected, found })),
-                _ => rows += found,
-            },
-            Err(error) if session.in_transaction() && !is_fatal(&error) => {
-                return Ok(Err(Error::Sql { doing: "write to the database", cause: error }));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Ok(Applied { rows }))
+/// The session, if it can be used again, and an answer for each submission.
+type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
+
+fn take(answers: &mut Answers, at: usize) -> Result<Applied> {
+    answers.get_mut(at).and_then(Option::take).expect("every submission has one answer, for one caller")
 }
 
-/// The same, and undone if one of them fails.
-fn nested(session: &mut dyn Session, ops: &[Op]) -> session::Answer<Result<Applied>> {
-    session.nest()?;
-    let answer = execute(session, ops)?;
-    if answer.is_ok() {
-        session.keep()?;
-    } else {
-        session.undo()?;
-    }
-    Ok(answer)
-}
-
-fn abort(session: &mut dyn Session, at: Option<usize>, error: rusqlite::Error) -> Ended {
-    if session.in_transaction()
-        && let Err(worse) = session.rollback()
-    {
-        return Ended::Doubtful(format!("{error}, and then {worse}"));
-    }
-    Ended::Aborted(at, error)
+fn not_applied(batch: &[Vec<Op>], why: &str) -> Vec<Result<Applied>> {
+    batch.iter().map(|_| Err(Error::NotApplied { why: why.to_owned() })).collect()
 }
 
 fn new_epoch(connection: &mut Connection) -> session::Answer<i64> {

@@ -8,5 +8,6 @@ mod database;
 mod invariants;
 mod locks;
 mod runs;
+mod salvage;
 mod scratch;
 mod switch;

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kauri::Layout;
-use kauri::ledger::{ActionRow, Decision, Error, Home, Ledger, Look, Status};
+use kauri::ledger::{ActionRow, Decision, Error, Home, Ledger, Look, Reconciliation, Salvage, Status};
 use serde_json::{Value, json};
 
 use super::Trouble;
@@ -16,7 +16,8 @@ Examples:
   kauri ledger actions --status FAILED --limit 20
   kauri ledger orphans
   kauri ledger resolve mail-17 --completed
-  kauri ledger resolve mail-17 --failed 'the server refused it'")]
+  kauri ledger resolve mail-17 --failed 'the server refused it'
+  kauri ledger salvage")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -73,6 +74,11 @@ Examples:
         #[arg(long, group = "decision")]
         needs_human: bool,
     },
+    /// Make a damaged journal readable again. Takes the lock of the home
+    ///
+    /// Lines that can be read are kept and compared with the database, the others are counted and told, and the damaged journal is
+    /// kept beside the new one. Exits with 1 if something could not be read.
+    Salvage,
 }
 
 const COLUMNS: &[&str] = &["ACTION", "STATUS", "STARTED", "TRACE", "TASK", "RESULT"];
@@ -101,7 +107,56 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
             };
             resolve(&layout, &id, &decision, args.json, out)
         }
+        Command::Salvage => salvage(&layout, args.json, out),
     }
+}
+
+fn salvage(layout: &Layout, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let salvaged = || {
+        let home = Home::lock(layout.home())?;
+        let Some(salvage) = Ledger::salvage(&home)? else { return Ok(None) };
+        // What was kept is compared with the database, which knows most of what was lost.
+        let (_, found) = Ledger::open(home)?;
+        Ok(Some((salvage, found)))
+    };
+    let salvaged = salvaged().map_err(|error: Error| wrong(&error))?;
+    match &salvaged {
+        Some((salvage, found)) if json => writeln!(out, "{}", salvage_to_json(salvage, found))?,
+        Some((salvage, found)) => print_salvage(salvage, found, out)?,
+        None if json => writeln!(out, "{}", json!({ "damaged": false }))?,
+        None => writeln!(out, "the journal is not damaged")?,
+    }
+    match salvaged {
+        Some((salvage, _)) if salvage.lost > 0 => Err(Trouble::No),
+        _ => Ok(()),
+    }
+}
+
+fn print_salvage(salvage: &Salvage, found: &Reconciliation, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "damaged: {}", salvage.damage)?;
+    writeln!(out, "kept: {} lines; the damaged journal is {}", salvage.kept, salvage.aside)?;
+    writeln!(out, "lost: {} lines; each may be an action of which nothing else is known", salvage.lost)?;
+    salvage.places.iter().try_for_each(|place| writeln!(out, "  {} bytes at {}", place.bytes, place.at))?;
+    found.repairs.iter().try_for_each(|repair| writeln!(out, "repaired: {repair}"))?;
+    found.findings.iter().try_for_each(|finding| writeln!(out, "found: {finding}"))?;
+    writeln!(out, "actions without an end: {}", found.orphans.len())
+}
+
+fn salvage_to_json(salvage: &Salvage, found: &Reconciliation) -> Value {
+    let places: Vec<Value> =
+        salvage.places.iter().map(|place| json!({ "at": place.at, "bytes": place.bytes })).collect();
+    let repairs: Vec<String> = found.repairs.iter().map(ToString::to_string).collect();
+    json!({
+        "damaged": true,
+        "damage": salvage.damage,
+        "kept": salvage.kept,
+        "lost": salvage.lost,
+        "places": places,
+        "aside": salvage.aside,
+        "repairs": repairs,
+        "findings": found.findings,
+        "orphans": found.orphans.len(),
+    })
 }
 
 fn resolve(layout: &Layout, id: &str, decision: &Decision, json: bool, out: &mut impl Write) -> Result<(), Trouble> {

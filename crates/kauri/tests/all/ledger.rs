@@ -100,6 +100,29 @@ fn resolving_is_refused_while_somebody_works_there() {
 }
 
 #[test]
+fn a_damaged_journal_is_salvaged_when_asked_and_what_is_lost_is_told() {
+    let home = Scratch::filled("ledger-salvage");
+    home.leave_orphan("bill-9");
+    home.leave_orphan("bill-10");
+    assert_eq!(objects(&home, &["ledger", "salvage"]), [serde_json::json!({ "damaged": false })]);
+    let journal = home.file("runtime/actions_wal.jsonl");
+    let damaged = std::fs::read_to_string(&journal).expect("text").replacen("bill-9", "bill-8", 1);
+    std::fs::write(&journal, &damaged).expect("written");
+    assert!(refused(&home, &["ledger", "resolve", "bill-10", "--retry"]).contains("damaged"));
+    let output = kauri(&["ledger", "salvage", "--json", "--home", home.path()], b"");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &report["kept"], &report["lost"]), (Some(1), &3.into(), &1.into()), "{report}");
+    let aside = home.file("runtime").join(report["aside"].as_str().expect("a name"));
+    assert_eq!(std::fs::read_to_string(aside).expect("text"), damaged);
+    // The database knew of both: nothing is lost of them but the line.
+    assert_eq!(report["orphans"], 2, "{report}");
+    assert!(report["findings"][0].as_str().is_some_and(|finding| finding.contains("bill-9")), "{report}");
+    assert_eq!(say(&home, &["ledger", "salvage"]), "the journal is not damaged\n");
+    assert!(say(&home, &["ledger", "resolve", "bill-9", "--retry"]).contains("RETRIABLE"));
+    assert!(objects(&home, &["audit", "show"]).iter().any(|line| line["kind"] == "JOURNAL_SALVAGED"));
+}
+
+#[test]
 fn the_audit_is_shown_and_a_change_is_found() {
     let home = Scratch::filled("ledger-audit");
     let lines = objects(&home, &["audit", "show"]);

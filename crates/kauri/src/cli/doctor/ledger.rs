@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kauri::ledger::{
     AuditReport, DATABASE_NAME, DatabaseLook, Error, Finding, Invariant, JournalLook, LockState, Look, Result,
-    Timestamp,
+    Timestamp, WAL_NAME,
 };
 
 use super::Patient;
@@ -134,6 +134,9 @@ fn todo_for(error: &Error) -> &'static str {
     match error {
         Error::NewerSchema { .. } | Error::NewerLock { .. } => "upgrade this program",
         Error::Io { .. } => "ask as the user to whom the home belongs, and look at the disk",
+        Error::Damaged { file, .. } if file == WAL_NAME => {
+            "keep what can be read of it with kauri ledger salvage, or restore the home from a copy"
+        }
         _ => DAMAGED,
     }
 }
