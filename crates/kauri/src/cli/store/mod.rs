@@ -166,9 +166,9 @@ enum Command {
         #[command(flatten)]
         as_of: AsOf,
     },
-    /// Copy a store, as it is at one moment, into a new file
+    /// Copy a store with its pins, as it is at one moment, into a new file
     ///
-    /// Where the file system lets files share their bytes, nothing is copied, and pins come along.
+    /// Where the file system lets files share their bytes, nothing is copied. As of a pin, only that version is copied, and no pins.
     Fork {
         /// The store's file
         file: PathBuf,
