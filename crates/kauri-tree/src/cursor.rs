@@ -306,7 +306,7 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
             Some(change) => change.has_bytes(&self.table, self.root, key)?,
             None => {
                 self.seek_bytes(key)?;
-                if self.at == At::Row && self.key == key {
+                if self.at == At::Row && (self.key == key || planted!(SeekExactGoesOn)) {
                     return Ok(());
                 }
                 false
@@ -346,7 +346,9 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// From a row that was just removed, goes to the next.
     pub(crate) fn go_on_from_removed(&mut self) -> Result<()> {
-        self.at = At::Gap;
+        if !planted!(SkipRowAfterRemoved) {
+            self.at = At::Gap;
+        }
         self.step(Side::Front)
     }
 

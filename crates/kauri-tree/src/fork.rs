@@ -131,7 +131,9 @@ impl Store {
         };
         let named = shared.and_then(|is_shared| {
             if is_shared {
-                file.sync()?;
+                if !planted!(NameUnsyncedFork) {
+                    file.sync()?;
+                }
                 check_new(disk, name)?;
                 disk.rename(&aside, name)?;
                 disk.sync_dir()?;
@@ -171,7 +173,9 @@ fn copy(from: &Moment<'_>, to: &Store) -> Result<()> {
     };
     for Pinned { name, when, version } in &from.pins {
         bring(version)?;
-        to.pin(name, *when)?;
+        if !planted!(ForkWithoutPins) {
+            to.pin(name, *when)?;
+        }
     }
     bring(&from.newest)
 }
@@ -232,6 +236,7 @@ impl<'s> Copying<'s> {
                     self.txn().put_raw(name, key, &value)?;
                     self.step(key.len() + value.len())?;
                 }
+                Difference::Removed { .. } if planted!(ForkRemovedRows) => {}
                 Difference::Removed { key, .. } => {
                     self.txn().remove_raw(name, key)?;
                     self.step(key.len())?;

@@ -168,6 +168,9 @@ impl Change<'_> {
         found: Option<&[u8]>,
         noted: Option<usize>,
     ) -> Option<usize> {
+        if planted!(ForgetMovesOfCursor) {
+            return None;
+        }
         let far = found.map_or(Bound::Unbounded, |key| Bound::Included(key.into()));
         if let Some(index) = noted {
             self.adjust_range(table, index, |range| match side {
