@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kauri_disk::Disk;
 use kauri_tree::{
-    Durability, Error, MultiTable, Options, Read, ReadTtl, Snapshot, Store, Table, TtlTable, Write, WriteMulti,
-    WriteTtl, WriteTxn,
+    Change, Durability, Error, MultiTable, Options, Outcome, Read, ReadTtl, Snapshot, Store, Table, TtlTable, Write,
+    WriteMulti, WriteTtl, WriteTxn,
 };
 
 use crate::acks::{Acks, Progress};
@@ -56,9 +56,9 @@ struct Model {
     expiring: BTreeMap<Vec<u8>, u64>,
 }
 
-/// A store under random work: puts, removals, updates, cursors, values of multi-tables, rows that expire, dropped tables, nested
-/// transactions that merge or vanish, long values, commits with and without a sync, checkpoints, pins made, read and dropped, files made
-/// shorter, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
+/// A store under random work: puts, removals, updates, cursors, ranges removed, rows loaded in order, values of multi-tables, rows that expire,
+/// dropped tables, nested transactions that merge or vanish, changes, long values, commits with and without a sync, checkpoints, pins made,
+/// read and dropped, files made shorter, and commits in the middle of them. The work of each commit is drawn from the seed and the commit's number, so what the
 /// tables hold after it is known.
 #[derive(Clone, Debug)]
 pub struct StoreTrial {
@@ -67,6 +67,8 @@ pub struct StoreTrial {
     commits: u64,
     /// What the tables hold after each work.
     models: Arc<Mutex<Vec<Model>>>,
+    /// How often each thing was done.
+    met: Arc<Mutex<BTreeMap<&'static str, u64>>>,
 }
 
 /// One thing that a commit does.
@@ -78,8 +80,14 @@ enum Step {
     Grow(usize, Vec<u8>, Vec<u8>),
     /// Removes so many rows from a key on.
     RemoveOn(usize, Vec<u8>, usize),
+    /// Removes the rows from one key up to another.
+    RemoveRange(usize, Vec<u8>, Vec<u8>),
+    /// Loads rows in order.
+    Load(usize, BTreeMap<Vec<u8>, Vec<u8>>),
     PutValue(Vec<u8>, Vec<u8>),
     RemoveValues(Vec<u8>),
+    /// Loads pairs in order.
+    LoadValues(BTreeSet<(Vec<u8>, Vec<u8>)>),
     PutUntil(Vec<u8>, u64),
     Sweep(u64, usize),
     Nest {
@@ -92,7 +100,18 @@ impl StoreTrial {
     /// A trial with pages of this size and so many commits in each life.
     #[must_use]
     pub fn new(seed: u64, page_bytes: usize, commits: u64) -> Self {
-        Self { seed, page_bytes, commits, models: Arc::new(Mutex::new(vec![Model::default()])) }
+        let models = Arc::new(Mutex::new(vec![Model::default()]));
+        Self { seed, page_bytes, commits, models, met: Arc::default() }
+    }
+
+    /// What was done so far, and how often: the kinds of steps, and what is done with the store as a whole.
+    #[must_use]
+    pub fn met(&self) -> BTreeMap<&'static str, u64> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn meet(&self, what: &'static str) {
+        *self.met.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
     }
 
     /// Opens the store, or makes it.
@@ -136,8 +155,11 @@ impl StoreTrial {
 
     fn step(&self, rng: &mut Rng, depth: u32) -> Step {
         let table = rng.index(3);
-        let key = format!("{:0width$}", rng.below(25), width = rng.index(12)).into_bytes();
-        match rng.below(28) {
+        let key = self.key(rng);
+        match rng.below(32) {
+            28 | 29 => Step::RemoveRange(table, key, self.key(rng)),
+            30 => Step::Load(table, (0..rng.below(12)).map(|_| (self.key(rng), vec![b'l'; rng.index(60)])).collect()),
+            31 => Step::LoadValues((0..rng.below(12)).map(|_| (vec![b'a'; rng.index(3)], self.key(rng))).collect()),
             20 => Step::Grow(table, key, vec![b'+'; rng.index(60)]),
             21 => Step::RemoveOn(table, key, rng.index(8)),
             22 | 23 => Step::PutValue(vec![b'a'; rng.index(3)], key),
@@ -154,6 +176,11 @@ impl StoreTrial {
             _ if depth > 0 => Step::Nest { vanishes: rng.below(3) == 0, steps: self.steps(rng, depth - 1) },
             _ => Step::Remove(table, key),
         }
+    }
+
+    #[expect(clippy::unused_self, reason = "what is drawn is the trial's")]
+    fn key(&self, rng: &mut Rng) -> Vec<u8> {
+        format!("{:0width$}", rng.below(25), width = rng.index(12)).into_bytes()
     }
 
     /// What the tables hold after so many works.
@@ -193,9 +220,12 @@ fn apply_to_model(model: &mut Model, step: Step) {
             let gone: Vec<_> = model.tables[table].range(key..).take(rows).map(|(key, _)| key.clone()).collect();
             model.tables[table].retain(|key, _| !gone.contains(key));
         }
+        Step::RemoveRange(table, from, until) => model.tables[table].retain(|key, _| *key < from || *key >= until),
+        Step::Load(table, rows) => model.tables[table].extend(rows),
         Step::PutValue(key, value) => {
             model.pairs.insert((key, value));
         }
+        Step::LoadValues(pairs) => model.pairs.extend(pairs),
         Step::RemoveValues(key) => model.pairs.retain(|(other, _)| *other != key),
         Step::PutUntil(key, expires) => {
             model.expiring.insert(key, expires);
@@ -218,24 +248,66 @@ fn apply_to_model(model: &mut Model, step: Step) {
     }
 }
 
-fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Put(..) => "put",
+            Self::Remove(..) => "remove",
+            Self::Drop(..) => "drop a table",
+            Self::Grow(..) => "update",
+            Self::RemoveOn(..) => "remove at a cursor",
+            Self::RemoveRange(..) => "remove a range",
+            Self::Load(..) => "load rows",
+            Self::PutValue(..) => "put a value",
+            Self::RemoveValues(..) => "remove values",
+            Self::LoadValues(..) => "load values",
+            Self::PutUntil(..) => "put until",
+            Self::Sweep(..) => "sweep",
+            Self::Nest { vanishes: true, .. } => "vanish",
+            Self::Nest { .. } => "nest",
+        }
+    }
+
+    /// Whether a change can do it, or only a transaction.
+    fn can_be_staged(&self) -> bool {
+        use Step::{Grow, Put, PutUntil, PutValue, Remove, RemoveValues, Sweep};
+        matches!(self, Put(..) | Remove(..) | Grow(..) | PutValue(..) | RemoveValues(..) | PutUntil(..) | Sweep(..))
+    }
+}
+
+/// What a change can do too.
+fn apply_anywhere(to: &mut impl Write, step: Step) -> Result<(), Error> {
     match step {
-        Step::Put(which, key, value) => txn.put(&table(which), &key, &value),
-        Step::Remove(which, key) => txn.remove(&table(which), &key).map(drop),
-        Step::Drop(which) => txn.drop_table(TABLES[which]).map(drop),
+        Step::Put(which, key, value) => to.put(&table(which), &key, &value),
+        Step::Remove(which, key) => to.remove(&table(which), &key).map(drop),
         Step::Grow(which, key, more) => {
             let grow = |old: Option<Cow<'_, [u8]>>| Some([&*old.unwrap_or_default(), &more].concat());
-            txn.update(&table(which), &key, grow).map(drop)
+            to.update(&table(which), &key, grow).map(drop)
+        }
+        Step::PutValue(key, value) => to.put_value(&PAIRS, &key, &value).map(drop),
+        Step::RemoveValues(key) => to.remove_values(&PAIRS, &key).map(drop),
+        Step::PutUntil(key, expires) => to.put_until(&EXPIRING, &key, !expires, expires),
+        Step::Sweep(now, rows) => to.sweep(&EXPIRING, now, rows).map(drop),
+        other => unreachable!("{} is for transactions", other.name()),
+    }
+}
+
+fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
+    match step {
+        step if step.can_be_staged() => apply_anywhere(txn, step),
+        Step::Drop(which) => txn.drop_table(TABLES[which]).map(drop),
+        Step::RemoveRange(which, from, until) => txn.remove_range(&table(which), &from[..]..&until[..]).map(drop),
+        Step::Load(which, rows) => {
+            txn.load_sorted(&table(which), rows.iter().map(|(key, value)| (&key[..], &value[..]))).map(drop)
+        }
+        Step::LoadValues(pairs) => {
+            txn.load_sorted_values(&PAIRS, pairs.iter().map(|(key, value)| (&key[..], &value[..]))).map(drop)
         }
         Step::RemoveOn(which, key, rows) => {
             let mut cursor = txn.cursor_mut(&table(which))?;
             cursor.seek(&key)?;
             (0..rows).try_for_each(|_| cursor.remove().map(drop))
         }
-        Step::PutValue(key, value) => txn.put_value(&PAIRS, &key, &value).map(drop),
-        Step::RemoveValues(key) => txn.remove_values(&PAIRS, &key).map(drop),
-        Step::PutUntil(key, expires) => txn.put_until(&EXPIRING, &key, !expires, expires),
-        Step::Sweep(now, rows) => txn.sweep(&EXPIRING, now, rows).map(drop),
         Step::Nest { vanishes, steps } => {
             let mut child = txn.nest();
             for step in steps {
@@ -243,6 +315,7 @@ fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
             }
             if vanishes { Ok(()) } else { child.commit() }
         }
+        other => unreachable!("{} can be staged", other.name()),
     }
 }
 
@@ -252,17 +325,50 @@ impl StoreTrial {
     /// # Errors
     /// What the store says.
     pub fn commit(&self, store: &Store, commit: u64, durability: Durability) -> Result<(), String> {
+        let work = store.snapshot().get(&COMMITS, WORKS).map_err(words)?.unwrap_or(0) + 1;
+        let steps = self.steps(&mut self.rng(work), 2);
+        steps.iter().for_each(|step| self.meet(step.name()));
+        // Some are changes, if they can be.
+        if work % 3 == 1 && steps.iter().all(Step::can_be_staged) {
+            self.meet("change");
+            return self.commit_change(store, steps, work, commit, durability);
+        }
         let mut txn = store.begin();
-        let work = txn.get(&COMMITS, WORKS).map_err(words)?.unwrap_or(0) + 1;
-        for step in self.steps(&mut self.rng(work), 2) {
+        for step in steps {
             apply(&mut txn, step).map_err(words)?;
         }
-        txn.put(&COMMITS, WORKS, work).map_err(words)?;
-        txn.put(&COMMITS, LAST_WORK, commit).map_err(words)?;
-        txn.put(&COMMITS, ALL, commit).map_err(words)?;
-        let pins = pins(store);
-        txn.put(&PINS, 0, &encode_pins(&pins, self.pin_step(commit, &pins))).map_err(words)?;
+        self.note(&mut txn, &pins(store), work, commit)?;
         txn.commit_with(durability).map_err(words)
+    }
+
+    fn commit_change(
+        &self,
+        store: &Store,
+        steps: Vec<Step>,
+        work: u64,
+        commit: u64,
+        durability: Durability,
+    ) -> Result<(), String> {
+        let mut change = Change::new(store.snapshot());
+        for step in steps {
+            apply_anywhere(&mut change, step).map_err(words)?;
+        }
+        self.note(&mut change, &pins(store), work, commit)?;
+        match store.commit_with(change, durability).map_err(words)? {
+            Outcome::Committed { .. } => Ok(()),
+            // Only the number of the last commit is written by others.
+            Outcome::Conflict { table, key } => {
+                Err(format!("a conflict at {key:?} of {table}, which nobody else writes"))
+            }
+        }
+    }
+
+    /// Writes down which commit this is, and what is to be done with the pins after it.
+    fn note(&self, to: &mut impl Write, pins: &Pins, work: u64, commit: u64) -> Result<(), String> {
+        to.put(&COMMITS, WORKS, work).map_err(words)?;
+        to.put(&COMMITS, LAST_WORK, commit).map_err(words)?;
+        to.put(&COMMITS, ALL, commit).map_err(words)?;
+        to.put(&PINS, 0, &encode_pins(pins, self.pin_step(commit, pins))).map_err(words)
     }
 
     /// What is done with the pins after a commit. Some seeds have none.
@@ -454,10 +560,19 @@ impl Life {
         }
         self.change_pins(step)?;
         match rng.below(18) {
-            0 | 1 => self.store.checkpoint().map_err(words)?,
-            2 | 3 => self.store.sync().map_err(words)?,
+            0 | 1 => {
+                self.trial.meet("checkpoint");
+                self.store.checkpoint().map_err(words)?;
+            }
+            2 | 3 => {
+                self.trial.meet("sync");
+                self.store.sync().map_err(words)?;
+            }
             // It takes many operations, so only some seeds do it.
-            4 if self.trial.seed.is_multiple_of(4) => drop(self.store.compact().map_err(words)?),
+            4 if self.trial.seed.is_multiple_of(4) => {
+                self.trial.meet("compact");
+                self.store.compact().map_err(words)?;
+            }
             _ => return Ok(()),
         }
         self.ack(commit);
@@ -469,11 +584,13 @@ impl Life {
         match step {
             PinStep::None => {}
             PinStep::Make(which) => {
+                self.trial.meet("pin");
                 let number = self.begin();
                 self.store.pin(PIN_NAMES[which], number).map_err(words)?;
                 self.ack(number);
             }
             PinStep::Drop(which) => {
+                self.trial.meet("unpin");
                 let held =
                     self.store.as_of(PIN_NAMES[which]).map_err(words)?.ok_or("a pin that is listed and not there")?;
                 if !self.store.unpin(PIN_NAMES[which]).map_err(words)? {

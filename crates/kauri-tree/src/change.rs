@@ -4,6 +4,8 @@
 //! all of it is as it was are the writes applied. So changes that commit are serializable: each is as if it had been made and
 //! committed in one moment, that of its commit.
 
+mod cursor;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
@@ -187,10 +189,10 @@ impl<'a> Change<'a> {
         Some(ranges.len() - 1)
     }
 
-    /// Takes back a part of a range that was noted and not looked at.
-    pub(crate) fn shorten_range(&self, table: &str, index: usize, shorten: impl FnOnce(&mut Range)) {
+    /// Makes a range that was noted shorter, because a part of it was not looked at; or longer, because more was.
+    pub(crate) fn adjust_range(&self, table: &str, index: usize, adjust: impl FnOnce(&mut Range)) {
         let mut observed = self.lock();
-        shorten(&mut observed.get_mut(table).expect("noted before").ranges[index]);
+        adjust(&mut observed.get_mut(table).expect("noted before").ranges[index]);
     }
 
     /// What is staged for a table.
@@ -384,6 +386,10 @@ impl<'a> Change<'a> {
         self.appended.push(appended);
     }
 
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.base.page_bytes()
+    }
+
     /// Whether a row can be written.
     pub(crate) fn check_row(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key, self.base.page_bytes())?;
@@ -432,7 +438,7 @@ impl Source for Change<'_> {
 
 /// What was staged, and else what the snapshot has: that is observed. Rows that are appended have no keys before the commit, and are
 /// not read. A scan observes as much as it was followed: from the bound where it began to the last row that it gave, or all of
-/// its range if its end was met.
+/// its range if its end was met. So does a cursor: from each place where it began to where it went.
 ///
 /// ```
 /// use kauri_tree::{Change, Read, Store, Table, Write};
@@ -475,10 +481,7 @@ impl Read for Change<'_> {
     }
 
     fn scan<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Scan<'_, K, V>> {
-        if let Some(staged) = self.staged.get(table.name()) {
-            staged.kind.check(table.name(), Kind::of::<K, V>())?;
-        }
-        self.note(table, |_| ())?;
+        self.begin_cursor(table)?;
         let (pages, root) = (self.access(), self.root(table.name(), Table::<K, V>::types)?.unwrap_or_default());
         Ok(Scan::merged(pages, root, Merge::new(self, table.shared_name(), pages, root)))
     }

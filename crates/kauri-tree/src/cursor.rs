@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use kauri_wire::Key;
 
 use crate::btree::{self, Of, Root, Spot};
+use crate::change::Change;
 use crate::copies::Side;
 use crate::error::Result;
 use crate::read::{Access, Source, resolve, with_pages};
@@ -15,14 +16,22 @@ use crate::table::Table;
 use crate::value::Value;
 use crate::write::WriteTxn;
 
-/// Whatever has its rows in pages and nowhere else, so that a cursor can stand among them: a snapshot, a transaction, a view of one.
-pub trait Plain: Source {}
+/// Whatever a cursor can stand on: a snapshot, a transaction, a view of one, a change.
+pub trait Stand: Source {
+    /// The change, if rows are staged over those that lie in pages.
+    #[doc(hidden)]
+    #[inline]
+    fn staging(&self) -> Option<&Change<'_>> {
+        None
+    }
+}
 
 /// A place among the rows of a table: on one of them, between two, or at either end.
 ///
 /// It begins before the first row. A move that finds no row leaves it at the end that it came to, and the move back works from
 /// there. [`WriteTxn::cursor_mut`] makes one that changes rows too, [`Snapshot::cursor`](crate::Snapshot::cursor),
-/// [`View::cursor`](crate::View::cursor) and [`WriteTxn::cursor`] one that reads. To see many rows one after the other,
+/// [`View::cursor`](crate::View::cursor) and [`WriteTxn::cursor`] one that reads; [`Change::cursor_mut`] and [`Change::cursor`] do so among
+/// the rows that a change sees. To see many rows one after the other,
 /// a [`Scan`](crate::Scan) is faster.
 ///
 /// ```
@@ -58,6 +67,8 @@ pub struct Cursor<S, K: ?Sized, V: ?Sized> {
     key: Vec<u8>,
     /// Before the row that it is on, or between rows; not known after rows were changed.
     spot: Option<Spot>,
+    /// Where a change noted the moves so far that went one way, and which way.
+    noted: Option<(usize, Side)>,
 }
 
 /// Where a cursor is.
@@ -81,10 +92,13 @@ pub struct Position<K: ?Sized> {
     keys: PhantomData<fn(&K)>,
 }
 
-impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V> {
+impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V> {
     pub(crate) fn new(source: S, table: &Table<K, V>) -> Result<Self> {
+        if let Some(change) = source.staging() {
+            change.begin_cursor(table)?;
+        }
         let root = source.root(table.name(), Table::<K, V>::types)?.unwrap_or_default();
-        Ok(Self { source, table: table.clone(), root, at: At::Start, key: Vec::new(), spot: None })
+        Ok(Self { source, table: table.clone(), root, at: At::Start, key: Vec::new(), spot: None, noted: None })
     }
 
     /// Goes to the first row.
@@ -186,13 +200,7 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     /// # Errors
     /// As for [`first`](Self::first).
     pub fn seek_exact(&mut self, key: K::Ref<'_>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
-        K::with_bytes(key, |key| {
-            self.seek_bytes(key)?;
-            if self.at != At::Row || self.key != key {
-                self.set_gap(key);
-            }
-            Ok::<_, crate::Error>(())
-        })?;
+        K::with_bytes(key, |key| self.go_to(key))?;
         self.current()
     }
 
@@ -277,12 +285,7 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     pub fn resume(&mut self, position: &Position<K>) -> Result<bool> {
         match position.at {
             At::Start | At::End => self.leave(position.at),
-            At::Row | At::Gap => {
-                self.seek_bytes(&position.key)?;
-                if self.at != At::Row || *self.key != *position.key {
-                    self.set_gap(&position.key);
-                }
-            }
+            At::Row | At::Gap => self.go_to(&position.key)?,
         }
         Ok(self.at == At::Row)
     }
@@ -291,21 +294,40 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     ///
     /// # Errors
     /// As for [`first`](Self::first), and if the table has other types there.
-    pub fn renew<T: Deref<Target: Plain>>(self, source: T) -> Result<Cursor<T, K, V>> {
+    pub fn renew<T: Deref<Target: Stand>>(self, source: T) -> Result<Cursor<T, K, V>> {
         let mut cursor = Cursor::new(source, &self.table)?;
         cursor.resume(&self.position())?;
         Ok(cursor)
     }
 
+    /// Goes to the row with this key, or to where it would be.
+    fn go_to(&mut self, key: &[u8]) -> Result<()> {
+        let is_there = match self.source.staging() {
+            Some(change) => change.has_bytes(&self.table, self.root, key)?,
+            None => {
+                self.seek_bytes(key)?;
+                if self.at == At::Row && (self.key == key || planted!(SeekExactGoesOn)) {
+                    return Ok(());
+                }
+                false
+            }
+        };
+        self.set_gap(key);
+        if is_there {
+            self.at = At::Row;
+        }
+        Ok(())
+    }
+
     /// Goes to an end.
     pub(crate) fn leave(&mut self, end: At) {
-        (self.at, self.spot) = (end, None);
+        (self.at, self.spot, self.noted) = (end, None, None);
         self.key.clear();
     }
 
     /// Goes to where a row with this key would be.
     pub(crate) fn set_gap(&mut self, key: &[u8]) {
-        (self.at, self.spot) = (At::Gap, None);
+        (self.at, self.spot, self.noted) = (At::Gap, None, None);
         self.key.clear();
         self.key.extend_from_slice(key);
     }
@@ -313,6 +335,20 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     /// Goes to the first row whose key is not less.
     pub(crate) fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
         self.set_gap(key);
+        self.step(Side::Front)
+    }
+
+    /// Goes to a row with this key, which is there.
+    pub(crate) fn set_row(&mut self, key: &[u8]) {
+        self.set_gap(key);
+        self.at = At::Row;
+    }
+
+    /// From a row that was just removed, goes to the next.
+    pub(crate) fn go_on_from_removed(&mut self) -> Result<()> {
+        if !planted!(SkipRowAfterRemoved) {
+            self.at = At::Gap;
+        }
         self.step(Side::Front)
     }
 
@@ -330,7 +366,24 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Goes one row on, or back.
+    #[inline]
     pub(crate) fn step(&mut self, side: Side) -> Result<()> {
+        let Some(change) = self.source.staging() else { return self.step_in_pages(side) };
+        let (place, table) = ((self.at, &*self.key), self.table.name());
+        let found = change.beside::<K>(table, self.root, place, side)?;
+        let noted = self.noted.filter(|noted| noted.1 == side).map(|noted| noted.0);
+        let noted = change.note_move(table, place, side, found.as_deref(), noted);
+        self.noted = noted.map(|index| (index, side));
+        self.at = match (&found, side) {
+            (Some(_), _) => At::Row,
+            (None, Side::Front) => At::End,
+            (None, Side::Back) => At::Start,
+        };
+        self.key = found.unwrap_or_default();
+        Ok(())
+    }
+
+    fn step_in_pages(&mut self, side: Side) -> Result<()> {
         let Self { source, root, at, key, spot, .. } = self;
         with_pages(source.access(), |pages| {
             let mut scan = match spot.take() {
@@ -363,6 +416,9 @@ impl<S: Deref<Target: Plain>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// The value of the row that it is on.
     fn value_bytes(&self) -> Result<Cow<'_, [u8]>> {
+        if let Some(change) = self.source.staging() {
+            return change.bytes_at::<K>(self.table.name(), self.root, &self.key);
+        }
         let access = self.source.access();
         match access.bounded() {
             Some(pages) => {
@@ -392,6 +448,35 @@ fn find<'p, K: Key + ?Sized>(pages: Access<'p>, root: Root, at: At, key: &[u8]) 
         At::End => scan.go_last(root)?,
     }
     Ok(scan)
+}
+
+/// The key of the row of a tree that is beside a place.
+pub(crate) fn beside<K: Key + ?Sized>(
+    access: Access<'_>,
+    root: Root,
+    (at, key): (At, &[u8]),
+    side: Side,
+) -> Result<Option<Vec<u8>>> {
+    with_pages(access, |pages| {
+        let mut scan = find::<K>(pages, root, at, key)?;
+        let mut found = Vec::new();
+        loop {
+            let row = if side == Side::Front { scan.next()? } else { scan.previous()? };
+            let Some(row) = row else { return Ok(None) };
+            found.clear();
+            row.node.key_into(row.index, &mut found);
+            // Before the row that it is on, if the tree has that one.
+            if (at, side) != (At::Row, Side::Front) || K::compare(&found, key).is_ne() {
+                return Ok(Some(found));
+            }
+        }
+    })
+}
+
+impl<S: DerefMut<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V> {
+    pub(crate) fn source_mut(&mut self) -> &mut S::Target {
+        &mut self.source
+    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
@@ -430,8 +515,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
         let put = K::with_bytes(key, |key| {
             let (table, types) = (self.table.name(), Table::<K, V>::types as fn() -> String);
             V::with_bytes(value, |value| self.source.put_bytes::<K>(table, types, key, value))?;
-            self.set_gap(key);
-            self.at = At::Row;
+            self.set_row(key);
             Ok(())
         });
         self.look_again()?;
@@ -451,8 +535,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
         let removed = self.source.remove_bytes::<K>(table, types, &self.key);
         self.look_again()?;
         removed?;
-        self.at = At::Gap;
-        self.step(Side::Front)?;
+        self.go_on_from_removed()?;
         Ok(true)
     }
 

@@ -43,6 +43,13 @@
 //! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
 //! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
 //!
+#![cfg_attr(
+    all(feature = "checkpoint", feature = "file", feature = "multi", feature = "ttl", feature = "watch"),
+    doc = "Whoever is new here takes [the tour](tour): everything there is, from opening a store to restoring a backup of it, with examples."
+)]
+//!
+//! # Inside
+//!
 //! Layers, bottom up: [`disk`] (bytes and syncs); `file`, `meta`, `log` (what is where in the file); `node` (a page of a tree), `pager`
 //! (pages of a transaction, and when they can be used again), `btree` (search, edit, scan, verify), `overflow` (long values),
 //! `catalog` and [`Table`] (names and types), `durable` and `open` (commits that survive; checkpoints; recovery), `pins` and
@@ -61,6 +68,12 @@
 //! | `watch` | `Store::watch`, `Store::watch_queue` |
 //! | `checkpoint` | `Snapshot::checkpoint_to`, `Options::restore` and `Snapshot::fork`: copies of a version |
 //! | `file` | `Store::open` and `disk::OsDisk`: files of the operating system |
+//!
+//! Without `file` nothing of the operating system's files is left, and a program for WebAssembly can have a store in memory. It needs the
+//! standard library all the same, and is not `no_std`: threads wait for the writer's turn and for each other's commits (`Mutex`, `Condvar`,
+//! `OnceLock`), a panic in the code of a key's type or of whoever watches is caught, and a disk answers with `std::io::Error`. Each of these would
+//! need a second form, with locks that spin and errors of its own, that nobody would test as the first one is tested. What a guest needs without it, frames
+//! and keys, is in `kauri-wire`, which is `no_std`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -115,6 +128,8 @@ mod sync;
 #[cfg(all(unix, feature = "file"))]
 mod system;
 mod table;
+#[cfg(all(feature = "checkpoint", feature = "file", feature = "multi", feature = "ttl", feature = "watch"))]
+pub mod tour;
 #[cfg(feature = "ttl")]
 mod ttl;
 mod update;

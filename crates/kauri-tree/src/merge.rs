@@ -311,10 +311,10 @@ impl<K: ?Sized, V: ?Sized> Drop for Merge<'_, K, V> {
             return;
         }
         if let (Some(noted), Some(last)) = (self.front.noted, self.front.given.take()) {
-            self.change.shorten_range(&self.table, noted, |range| range.until = Bound::Included(last));
+            self.change.adjust_range(&self.table, noted, |range| range.until = Bound::Included(last));
         }
         if let (Some(noted), Some(first)) = (self.back.noted, self.back.given.take()) {
-            self.change.shorten_range(&self.table, noted, |range| range.from = Bound::Included(first));
+            self.change.adjust_range(&self.table, noted, |range| range.from = Bound::Included(first));
         }
     }
 }

@@ -246,7 +246,8 @@ pub trait WriteMulti: Write + ReadMulti {
         key: K::Ref<'_>,
     ) -> Result<u64> {
         let part = Pair::<K, V>::part(key);
-        self.remove_between(&table.pairs, &part, behind(&part).as_deref())
+        let until = behind(&part).filter(|_| !planted!(TakeValuesOfOthers));
+        self.remove_between(&table.pairs, &part, until.as_deref())
     }
 }
 
@@ -350,7 +351,7 @@ impl WriteTxn<'_> {
         let once = pairs.into_iter().filter(|pair| {
             next.clear();
             Pair::<K, V>::encode_into(*pair, &mut next);
-            if last.as_ref() == Some(&next) {
+            if last.as_ref() == Some(&next) && !planted!(LoadPairAgain) {
                 again.push(loaded);
                 return false;
             }

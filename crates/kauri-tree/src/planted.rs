@@ -170,6 +170,8 @@ mod bugs {
         WriteOneMeta,
         /// The second meta page is taken, newer or not.
         TakeSecondMeta,
+        /// A meta page that cannot be read now is taken for none.
+        TakeReadableMeta,
         /// A meta page is believed whatever its checksum says.
         TrustTornMeta,
         /// A page is believed whatever its checksum says.
@@ -187,6 +189,58 @@ mod bugs {
         KeepOwnPages,
         /// What a checkpoint itself gives up is not in its list of kept pages.
         ForgetKeptByCheckpoint,
+        /// What is read as of a pin is the newest version.
+        ReadNewestAsOfPin,
+        // Forks.
+        /// A fork whose rows are copied has no pins.
+        ForkWithoutPins,
+        /// Rows that were removed between two pins are in a fork as of the later one too.
+        ForkRemovedRows,
+        /// A fork whose bytes are shared gets its name before they are durable.
+        NameUnsyncedFork,
+        // Streams.
+        /// A stream of changes does not say which rows are gone.
+        StreamNoRemovals,
+        /// A stream of changes is restored on whatever is there.
+        RestoreOnAnyBase,
+        /// What came before the fault of a stream is committed.
+        RestoreHalf,
+        /// The name of a restored store is not made durable.
+        ForgetNameOfCopy,
+        // Compaction.
+        /// A table whose topmost page was moved begins where it began.
+        ForgetMovedRoot,
+        /// A long value that was moved is not given up where it was.
+        KeepMovedValue,
+        /// The trees of pins that were moved begin where they began.
+        ForgetMovedPins,
+        // Ranges.
+        /// Rows that were cut from below a branch are still counted there.
+        KeepRowsOfCutPage,
+        /// The long values of a range that was removed are not given up.
+        KeepValuesOfCutRows,
+        // Cursors.
+        /// After a removal a cursor leaves the next row out.
+        SkipRowAfterRemoved,
+        /// A cursor that looks for a row which is not there goes to the next.
+        SeekExactGoesOn,
+        /// A change does not note what its cursors looked at.
+        ForgetMovesOfCursor,
+        // Several values per key.
+        /// Taking all values from a key takes those of the keys behind it too.
+        TakeValuesOfOthers,
+        /// A pair that comes again in a sorted load is not left out.
+        LoadPairAgain,
+        // Rows that expire.
+        /// A row that gets another expiry is also swept at the one before.
+        KeepOldExpiry,
+        /// A sweep takes the entry of a row and leaves the row.
+        SweepEntryOnly,
+        // Watches.
+        /// Nobody is told of rows that were removed.
+        TellNoRemovals,
+        /// A queue that was full does not say so.
+        HideMissed,
         // Making and recovery.
         /// A new store gets its name before its bytes are durable.
         NameUnsyncedFile,

@@ -7,7 +7,7 @@ use kauri_wire::Key;
 
 use crate::btree::{Pages, Root};
 use crate::catalog::Catalog;
-use crate::cursor::{Cursor, Plain};
+use crate::cursor::{Cursor, Stand};
 use crate::error::{Error, Fault, Result};
 use crate::overflow::Runs;
 use crate::pager::Run;
@@ -249,4 +249,4 @@ impl Source for Snapshot<'_> {
 
 impl Read for Snapshot<'_> {}
 
-impl Plain for Snapshot<'_> {}
+impl Stand for Snapshot<'_> {}

@@ -4,7 +4,7 @@ use kauri_wire::Key;
 
 use crate::btree::Root;
 use crate::catalog::Catalog;
-use crate::cursor::{Cursor, Plain};
+use crate::cursor::{Cursor, Stand};
 use crate::error::Result;
 use crate::pager::Pager;
 use crate::read::{Access, Read, Source};
@@ -74,7 +74,7 @@ impl Source for View<'_> {
 
 impl Read for View<'_> {}
 
-impl Plain for View<'_> {}
+impl Stand for View<'_> {}
 
 /// Threads share a view, whatever the transaction is made of.
 const _: () = {

@@ -248,7 +248,7 @@ impl Watcher {
             false => Between { from: Bound::Unbounded, until: Bound::Unbounded },
         };
         self.kind.differences(versions.pages, old, new, range, &mut |key, value| {
-            if key.starts_with(&self.prefix) {
+            if key.starts_with(&self.prefix) && (value.is_some() || !planted!(TellNoRemovals)) {
                 let value = value.map(|value| resolve(versions.pages, value)).transpose()?;
                 see(Note::Changed { key: key.into(), value: value.map(|value| value[..].into()) });
             }

@@ -12,7 +12,7 @@ use kauri_wire::Key;
 
 use crate::btree::{self, Cut, Edge, Of, Old, Root};
 use crate::catalog::{Catalog, Types};
-use crate::cursor::{Cursor, Plain};
+use crate::cursor::{Cursor, Stand};
 use crate::durable::{Durability, Pending};
 use crate::error::{Error, Result};
 use crate::log::{Body, Mark};
@@ -376,7 +376,7 @@ impl Source for WriteTxn<'_> {
 
 impl Read for WriteTxn<'_> {}
 
-impl Plain for WriteTxn<'_> {}
+impl Stand for WriteTxn<'_> {}
 
 impl Write for WriteTxn<'_> {
     fn put<K: Key + ?Sized, V: Value + ?Sized>(

@@ -12,6 +12,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A reader of all of `bytes`.
     #[must_use]
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self::starting_at(bytes, 0)
     }
@@ -23,12 +24,14 @@ impl<'a> Reader<'a> {
 
     /// The offset of the next byte.
     #[must_use]
+    #[inline]
     pub const fn at(&self) -> usize {
         self.at
     }
 
     /// What was not read yet.
     #[must_use]
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -37,6 +40,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `Truncated` if there are fewer; `expected` says what they would have been.
+    #[inline]
     pub fn take(&mut self, count: usize, expected: &'static str) -> Result<&'a [u8], WireError> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
             return Err(error::truncated(self.at, expected, self.rest.len()));
@@ -50,6 +54,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `Truncated` if there are fewer; `expected` says what they would have been.
+    #[inline]
     pub fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], WireError> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(error::truncated(self.at, expected, self.rest.len()));

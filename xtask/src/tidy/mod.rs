@@ -3,6 +3,7 @@
 //! `cargo xtask tidy` prints the findings; the test `repository_is_tidy` fails on any.
 
 mod commands;
+mod coverage;
 mod links;
 mod map;
 mod markdown;
@@ -51,8 +52,15 @@ const FILE_RULES: &[FileRule] = &[
     names::public_names,
 ];
 
-const TREE_RULES: &[TreeRule] =
-    &[names::versioned_names, names::glossary, map::crates, map::files, links::links, commands::commands];
+const TREE_RULES: &[TreeRule] = &[
+    names::versioned_names,
+    names::glossary,
+    map::crates,
+    map::files,
+    links::links,
+    commands::commands,
+    coverage::tests,
+];
 
 pub(crate) fn run(tree: &Tree) -> Result<()> {
     let findings = check(tree);
@@ -138,6 +146,7 @@ mod tests {
             ("ARCHITECTURE.md", "See f.rs and [j](j.md).\n".to_owned()),
             ("k.rs", "\n".repeat(301)),
             ("l.md", "`cargo xtask dance`\n".to_owned()),
+            ("docs/seed-coverage.md", "| a | `m_is_not_a_test` |\n".to_owned()),
         ];
         let samples: Vec<(&str, &str)> = samples.iter().map(|(path, text)| (*path, text.as_str())).collect();
         assert_eq!(samples.len(), FILE_RULES.len() + TREE_RULES.len(), "one sample for each rule");

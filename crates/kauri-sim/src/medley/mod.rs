@@ -1,20 +1,23 @@
 //! A medley: tables of every kind in one store, beside plain maps, and every way to change them.
 //!
 //! Rows with cursors among them, ranges removed, rows loaded in order, values compared, merged and filled in place; several values per
-//! key; rows that expire; in transactions, nested ones, and changes that conflict or do not. All of it in the smallest pages, in a file
+//! key; rows that expire; in transactions, nested ones, and changes that conflict or do not. Somebody watches the rows. Versions are
+//! pinned, compared, forked, written out as streams and restored, and the file is made shorter. All of it in the smallest pages, in a file
 //! that is closed and opened again. A [`Twin`](crate::Twin) tries fewer things with more rows.
 
 mod pairs;
 mod rows;
 mod timed;
+mod whole;
 
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Change, Options, Read, Store, Write, WriteTxn};
 
 use crate::twin::{Chance, Outcome, same, words};
 use pairs::Pairs;
-use rows::Rows;
+use rows::{Mirror, Rows};
 use timed::Timed;
+use whole::Pins;
 
 const PAGE_BYTES: usize = 256;
 const NAME: &str = "store";
@@ -69,13 +72,14 @@ pub struct Medley<C> {
     chance: C,
     disk: MemoryDisk,
     model: Model,
+    pins: Pins,
 }
 
 impl<C: Chance> Medley<C> {
     /// An empty store.
     #[must_use]
     pub fn new(chance: C) -> Self {
-        Self { chance, disk: MemoryDisk::new(), model: Model::default() }
+        Self { chance, disk: MemoryDisk::new(), model: Model::default(), pins: Pins::default() }
     }
 
     /// Makes so many commits, or fewer if there is nothing left to choose from.
@@ -87,13 +91,18 @@ impl<C: Chance> Medley<C> {
         while made < commits && !self.chance.is_spent() {
             let store = self.open()?;
             self.check(&store)?;
+            self.pins.check(&store)?;
+            let mut mirror = Mirror::new(&store, &self.model.rows)?;
             while made < commits && !self.chance.is_spent() {
                 made += 1;
                 self.commit(&store).map_err(|what| format!("commit {made}: {what}"))?;
                 self.check(&store).map_err(|what| format!("after commit {made}: {what}"))?;
+                mirror.follow(&store, &self.model.rows).map_err(|what| format!("watched commit {made}: {what}"))?;
+                let whole = |what| format!("the whole store after commit {made}: {what}");
                 match self.chance.below(16) {
                     0 => break,
                     1 => store.checkpoint().map_err(words)?,
+                    2..4 => self.pins.step(&store, &self.model, &mut self.chance).map_err(whole)?,
                     _ => {}
                 }
             }
@@ -138,23 +147,29 @@ impl<C: Chance> Medley<C> {
     fn staged<'a>(&mut self, store: &'a Store) -> Result<Change<'a>, String> {
         let mut change = Change::new(store.snapshot());
         for _ in 0..self.chance.below(12) {
-            self.model.write(&mut change, &mut self.chance)?;
+            match self.chance.below(6) {
+                0 => self.model.rows.wander_staged(&mut change, &mut self.chance)?,
+                _ => self.model.write(&mut change, &mut self.chance)?,
+            }
         }
         self.model.compare(&change)?;
         Ok(change)
     }
 
-    /// A change that has read a row, and another that commits before it: they are in conflict if it wrote that row.
+    /// A change that has looked at rows, and another that commits before it: they are in conflict if it wrote where that looked.
     fn two_changes(&mut self, store: &Store) -> Outcome {
         let [read, written] = [(); 2].map(|()| rows::key(&mut self.chance));
         let (mut early, mut late) = (Change::new(store.snapshot()), Change::new(store.snapshot()));
-        self.model.rows.get(&late, &read)?;
+        let looks = match self.chance.below(2) {
+            0 => self.model.rows.get(&late, &read).map(|()| read == written)?,
+            _ => self.model.rows.looks_at(&late, &read, &written)?,
+        };
         let longer = self.model.rows.longer(&written);
         rows::put(&mut early, &written, &longer)?;
         rows::put(&mut late, b"late", &longer)?;
         same("whether the first commits", store.commit(early).map_err(words)?.is_committed(), true)?;
         let is_committed = store.commit(late).map_err(words)?.is_committed();
-        same("whether a change commits that had read a row", is_committed, read != written)?;
+        same("whether a change commits that had looked at rows", is_committed, !looks)?;
         self.model.rows.put(written, longer.clone());
         if is_committed {
             self.model.rows.put(b"late".to_vec(), longer);

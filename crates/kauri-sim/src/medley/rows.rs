@@ -1,9 +1,11 @@
 //! Rows of bytes: written every way there is, and wandered through by a cursor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use kauri_tree::{Compared, Error, Read, Table, Write, WriteTxn};
+use kauri_tree::{
+    Change, Compared, Difference, Error, Notice, Read, Snapshot, Store, Table, WatchQueue, Write, WriteTxn,
+};
 
 use super::PAGE_BYTES;
 use crate::twin::{Chance, Outcome, same, words};
@@ -46,6 +48,54 @@ pub(super) fn value(chance: &mut impl Chance) -> Vec<u8> {
 
 pub(super) fn put(to: &mut impl Write, key: &[u8], value: &[u8]) -> Outcome {
     to.put(&ROWS, key, value).map_err(words)
+}
+
+/// A cursor's moves and changes. Cursors of transactions and of changes do the same, and share no trait for what they write.
+macro_rules! wander {
+    ($model:ident, $cursor:ident, $chance:ident) => {{
+        let mut at = Where::Start;
+        for _ in 0..$chance.below(32) {
+            match $chance.below(12) {
+                0 => at = $model.step(&Where::Start, $cursor.first().map_err(words)?.is_some(), true)?,
+                1 => at = $model.step(&Where::End, $cursor.last().map_err(words)?.is_some(), false)?,
+                2..4 => at = $model.step(&at, $cursor.next_key().map_err(words)?.is_some(), true)?,
+                4..6 => at = $model.step(&at, $cursor.previous().map_err(words)?.is_some(), false)?,
+                6 => {
+                    let key = key($chance);
+                    $cursor.seek(&key).map_err(words)?;
+                    at = $model.0.range(key..).next().map_or(Where::End, |(key, _)| Where::At(key.clone()));
+                }
+                7 => {
+                    let key = key($chance);
+                    $cursor.seek_exact(&key).map_err(words)?;
+                    at = Where::At(key);
+                }
+                8 => {
+                    let value = value($chance);
+                    let row = $model.row(&at).map(|(key, _)| key.to_vec());
+                    same("whether it put", $cursor.put(&value).map_err(words)?, row.is_some())?;
+                    $model.0.extend(row.map(|key| (key, value)));
+                }
+                9 => {
+                    let (key, value) = (key($chance), value($chance));
+                    $cursor.put_at(&key, &value).map_err(words)?;
+                    $model.0.insert(key.clone(), value);
+                    at = Where::At(key);
+                }
+                _ => {
+                    let row = $model.row(&at).map(|(key, _)| key.to_vec());
+                    same("whether it removed", $cursor.remove().map_err(words)?, row.is_some())?;
+                    if let Some(key) = row {
+                        $model.0.remove(&key);
+                        at = $model.step(&at, $cursor.key().map_err(words)?.is_some(), true)?;
+                    }
+                }
+            }
+            let found = $cursor.current().map_err(words)?;
+            same("the row of a cursor", found.as_ref().map(|(key, value)| (*key, &**value)), $model.row(&at))?;
+        }
+        Ok(())
+    }};
 }
 
 impl Rows {
@@ -172,51 +222,41 @@ impl Rows {
         same("rows of a range", removed, (before - self.0.len()) as u64)
     }
 
-    /// A cursor's moves and changes.
     pub(super) fn wander(&mut self, txn: &mut WriteTxn<'_>, chance: &mut impl Chance) -> Outcome {
         let mut cursor = txn.cursor_mut(&ROWS).map_err(words)?;
-        let mut at = Where::Start;
-        for _ in 0..chance.below(32) {
-            match chance.below(12) {
-                0 => at = self.step(&Where::Start, cursor.first().map_err(words)?.is_some(), true)?,
-                1 => at = self.step(&Where::End, cursor.last().map_err(words)?.is_some(), false)?,
-                2..4 => at = self.step(&at, cursor.next_key().map_err(words)?.is_some(), true)?,
-                4..6 => at = self.step(&at, cursor.previous().map_err(words)?.is_some(), false)?,
-                6 => {
-                    let key = key(chance);
-                    cursor.seek(&key).map_err(words)?;
-                    at = self.0.range(key..).next().map_or(Where::End, |(key, _)| Where::At(key.clone()));
-                }
-                7 => {
-                    let key = key(chance);
-                    cursor.seek_exact(&key).map_err(words)?;
-                    at = Where::At(key);
-                }
-                8 => {
-                    let value = value(chance);
-                    let row = self.row(&at).map(|(key, _)| key.to_vec());
-                    same("whether it put", cursor.put(&value).map_err(words)?, row.is_some())?;
-                    self.0.extend(row.map(|key| (key, value)));
-                }
-                9 => {
-                    let (key, value) = (key(chance), value(chance));
-                    cursor.put_at(&key, &value).map_err(words)?;
-                    self.0.insert(key.clone(), value);
-                    at = Where::At(key);
-                }
-                _ => {
-                    let row = self.row(&at).map(|(key, _)| key.to_vec());
-                    same("whether it removed", cursor.remove().map_err(words)?, row.is_some())?;
-                    if let Some(key) = row {
-                        self.0.remove(&key);
-                        at = self.step(&at, cursor.key().map_err(words)?.is_some(), true)?;
-                    }
-                }
-            }
-            let found = cursor.current().map_err(words)?;
-            same("the row of a cursor", found.as_ref().map(|(key, value)| (*key, &**value)), self.row(&at))?;
+        wander!(self, cursor, chance)
+    }
+
+    pub(super) fn wander_staged(&mut self, change: &mut Change<'_>, chance: &mut impl Chance) -> Outcome {
+        let mut cursor = change.cursor_mut(&ROWS).map_err(words)?;
+        wander!(self, cursor, chance)
+    }
+
+    /// Looks for the first row from a key on, and tells whether another key is where that looked.
+    pub(super) fn looks_at(&self, change: &Change<'_>, from: &[u8], other: &[u8]) -> Result<bool, String> {
+        let mut cursor = change.cursor(&ROWS).map_err(words)?;
+        let expected = self.0.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next();
+        let found = cursor.seek(from).map_err(words)?.map(|(key, _)| key.to_vec());
+        same("the first row from a key on", found.as_ref(), expected.map(|(key, _)| key))?;
+        Ok(from <= other && found.is_none_or(|found| other <= &*found))
+    }
+
+    /// What differs between two versions, of which the other has these rows.
+    pub(super) fn differences(&self, now: &Snapshot<'_>, then: &Snapshot<'_>, before: &Self) -> Outcome {
+        let keys: BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
+        let mut differing = keys.into_iter().filter(|key| self.0.get(*key) != before.0.get(*key));
+        let mut found = now.diff(then, &ROWS).map_err(words)?;
+        while let Some(difference) = found.next().map_err(words)? {
+            let (key, old, new) = match difference {
+                Difference::Inserted { key, value } => (key, None, Some(value)),
+                Difference::Removed { key, value } => (key, Some(value), None),
+                Difference::Changed { key, old, new } => (key, Some(old), Some(new)),
+            };
+            same("a row that differs", Some(key), differing.next().map(Vec::as_slice))?;
+            same("what it was", old.as_deref(), before.0.get(key).map(Vec::as_slice))?;
+            same("what it is", new.as_deref(), self.0.get(key).map(Vec::as_slice))?;
         }
-        Ok(())
+        same("a row that differs and is not told", differing.next(), None)
     }
 
     /// Where a move leads from a place, which found a row or not.
@@ -243,5 +283,41 @@ impl Rows {
     fn row(&self, at: &Where) -> Option<(&[u8], &[u8])> {
         let Where::At(at) = at else { return None };
         self.0.get_key_value(at).map(|(key, value)| (&key[..], &value[..]))
+    }
+}
+
+/// A copy of the rows that is kept by watching them.
+#[derive(Debug)]
+pub(super) struct Mirror {
+    queue: WatchQueue<[u8], [u8]>,
+    rows: Rows,
+}
+
+/// So few notices wait that some are missed, which is to be told.
+const NOTICES_MAX: usize = 12;
+
+impl Mirror {
+    pub(super) fn new(store: &Store, rows: &Rows) -> Result<Self, String> {
+        Ok(Self { queue: store.watch_queue(&ROWS, b"", NOTICES_MAX).map_err(words)?, rows: rows.clone() })
+    }
+
+    /// Does what was told, and looks whether that is what was done.
+    pub(super) fn follow(&mut self, store: &Store, rows: &Rows) -> Outcome {
+        let mut is_missed = false;
+        while let Some(notice) = self.queue.try_next() {
+            match notice {
+                Notice::Put { key, value, .. } => drop(self.rows.0.insert(key.to_vec(), value.into_owned())),
+                Notice::Removed { key, .. } => {
+                    same("whether a row that was removed was there", self.rows.0.remove(key).is_some(), true)?;
+                }
+                Notice::Missed => is_missed = true,
+            }
+        }
+        if is_missed {
+            let found = store.snapshot();
+            let found = found.scan(&ROWS).map_err(words)?.map(|key, value| (key.to_vec(), value.into_owned()));
+            self.rows.0 = found.collect::<Result<_, _>>().map_err(words)?;
+        }
+        same("rows that are watched", &self.rows.0, &rows.0)
     }
 }

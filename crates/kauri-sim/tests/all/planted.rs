@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
-use kauri_sim::{Explorer, Rng, StoreTrial, Twin, TwinShape};
+use kauri_sim::{Explorer, Medley, Rng, StoreTrial, Twin, TwinShape};
 use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
 use kauri_tree::{Bug, Durability, Options, Read, Store, Table, Write, plant};
 
@@ -19,13 +19,15 @@ use crate::store;
 type Search = fn(&mut u64) -> Result<(), String>;
 
 /// What is searched, in what, and how: the quick ones first.
-const SEARCHES: [(&str, &str, Search); 9] = [
+const SEARCHES: [(&str, &str, Search); 11] = [
     ("maps", "operations", |tried| maps(0..2, tried)),
+    ("tables of every kind", "commits", tables),
     ("threads", "commits", threads),
     ("crashes", "points", |tried| crashes(0..2, tried)),
     ("promises", "commits", promises),
     ("failing calls", "points", failing_calls),
     ("damage", "damaged files", damage),
+    ("copies", "points", copies),
     ("more maps", "operations", |tried| maps(2..20, tried)),
     ("more crashes", "points", |tried| crashes(12..20, tried)),
     ("crashes after lost pages", "points", |tried| crashes(300..303, tried)),
@@ -40,6 +42,22 @@ fn maps(seeds: Range<u64>, tried: &mut u64) -> Result<(), String> {
         agreed?;
     }
     Ok(())
+}
+
+/// All seeds together do a third of the commits of the test command.
+fn tables(tried: &mut u64) -> Result<(), String> {
+    for seed in 0..4 {
+        guarded(|| Medley::new(Rng::new(seed)).work(MEDLEY_COMMITS))?;
+        *tried += MEDLEY_COMMITS;
+    }
+    Ok(())
+}
+
+const MEDLEY_COMMITS: u64 = 150;
+
+fn copies(tried: &mut u64) -> Result<(), String> {
+    guarded(|| crate::copies::crash(1_000, tried))?;
+    guarded(|| crate::copies::fail_every_call(tried))
 }
 
 /// All seeds together make a tenth of the crashes of the test command.
@@ -307,6 +325,7 @@ bugs! {
     give_back_waiting_is_found: GiveBackWaiting,
     write_one_meta_is_found: WriteOneMeta,
     take_second_meta_is_found: TakeSecondMeta,
+    take_readable_meta_is_found: TakeReadableMeta,
     trust_torn_meta_is_found: TrustTornMeta,
     trust_damaged_page_is_found: TrustDamagedPage,
     free_pinned_page_is_found: FreePinnedPage,
@@ -315,6 +334,28 @@ bugs! {
     keep_for_gone_pin_is_found: KeepForGonePin,
     keep_own_pages_is_found: KeepOwnPages,
     forget_kept_by_checkpoint_is_found: ForgetKeptByCheckpoint,
+    read_newest_as_of_pin_is_found: ReadNewestAsOfPin,
+    fork_without_pins_is_found: ForkWithoutPins,
+    fork_removed_rows_is_found: ForkRemovedRows,
+    name_unsynced_fork_is_found: NameUnsyncedFork,
+    stream_no_removals_is_found: StreamNoRemovals,
+    restore_on_any_base_is_found: RestoreOnAnyBase,
+    restore_half_is_found: RestoreHalf,
+    forget_name_of_copy_is_found: ForgetNameOfCopy,
+    forget_moved_root_is_found: ForgetMovedRoot,
+    keep_moved_value_is_found: KeepMovedValue,
+    forget_moved_pins_is_found: ForgetMovedPins,
+    keep_rows_of_cut_page_is_found: KeepRowsOfCutPage,
+    keep_values_of_cut_rows_is_found: KeepValuesOfCutRows,
+    skip_row_after_removed_is_found: SkipRowAfterRemoved,
+    seek_exact_goes_on_is_found: SeekExactGoesOn,
+    forget_moves_of_cursor_is_found: ForgetMovesOfCursor,
+    take_values_of_others_is_found: TakeValuesOfOthers,
+    load_pair_again_is_found: LoadPairAgain,
+    keep_old_expiry_is_found: KeepOldExpiry,
+    sweep_entry_only_is_found: SweepEntryOnly,
+    tell_no_removals_is_found: TellNoRemovals,
+    hide_missed_is_found: HideMissed,
     name_unsynced_file_is_found: NameUnsyncedFile,
     forget_name_sync_is_found: ForgetNameSync,
     ignore_log_is_found: IgnoreLog,

@@ -100,7 +100,7 @@ fn cut_rows(pages: &mut (impl PagesMut + RunsMut), leaf: u32, first: usize, end:
         references.push(Reference::decode(node.value(index).bytes())?);
     }
     let page_bytes = pages.page_bytes();
-    for reference in references {
+    for reference in references.into_iter().filter(|_| !planted!(KeepValuesOfCutRows)) {
         overflow::retire(pages, page_bytes, reference)?;
     }
     NodeMut::new(pages.page_mut(leaf)).remove_items(first, end);
@@ -114,7 +114,9 @@ fn cut_child<O: Order>(pages: &mut (impl PagesMut + RunsMut), page: u32, child: 
     NodeMut::new(pages.page_mut(page)).set_child(child, below);
     let removed = cut_page::<O>(pages, below, cut)?;
     let less = -i64::try_from(removed).expect("fewer rows than 2^48");
-    NodeMut::new(pages.page_mut(page)).add_rows(child, less);
+    if !planted!(KeepRowsOfCutPage) {
+        NodeMut::new(pages.page_mut(page)).add_rows(child, less);
+    }
     Ok(removed)
 }
 

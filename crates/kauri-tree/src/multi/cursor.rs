@@ -7,9 +7,9 @@ use kauri_wire::{Key, KeyPart};
 use super::Pair;
 use crate::btree::{self, Of};
 use crate::copies::Side;
-use crate::cursor::{At, Cursor, Plain};
+use crate::cursor::{At, Cursor, Stand};
 use crate::error::Result;
-use crate::read::{Source, with_pages};
+use crate::read::{Read, Source, with_pages};
 use crate::table::{Table, behind};
 
 /// Moves among the pairs of a [`MultiTable`](crate::MultiTable).
@@ -34,7 +34,7 @@ use crate::table::{Table, behind};
 /// assert_eq!(cursor.skip_key()?, Some((2, "yellow")));
 /// # Ok::<(), kauri_tree::Error>(())
 /// ```
-impl<S: Deref<Target: Plain>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pair<K, V>, ()> {
+impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pair<K, V>, ()> {
     /// Goes to the first value of a key; to where it would be if there is none.
     ///
     /// # Errors
@@ -121,6 +121,11 @@ impl<S: Deref<Target: Plain>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
     /// As for [`seek_key`](Self::seek_key).
     pub fn count_of_key(&self) -> Result<u64> {
         let Some(part) = self.part()? else { return Ok(0) };
+        if let Some(change) = self.source().staging() {
+            let mut pairs = change.scan(self.table())?.at_least(&part);
+            pairs = if let Some(behind) = behind(&part) { pairs.below(&behind) } else { pairs };
+            return pairs.count();
+        }
         let root = self.source().root(self.table().name(), Table::<Pair<K, V>, ()>::types)?.unwrap_or_default();
         with_pages(self.source().access(), |pages| match behind(&part) {
             Some(behind) => btree::count_between::<Of<[u8]>>(&pages, root, &part, &behind),

@@ -278,7 +278,9 @@ impl<'w, W: io::Write> Output<'w, W> {
                 }
                 Difference::Removed { key, value } => {
                     self.summing.no_row(key, &value);
-                    self.remove(key)?;
+                    if !planted!(StreamNoRemovals) {
+                        self.remove(key)?;
+                    }
                 }
             }
         }

@@ -24,7 +24,9 @@ impl WriteTxn<'_> {
             let mut root = state.catalog.root(place);
             let done = mover.tree(&mut state.pager, &mut root, row);
             // Also after an error: the pages that were made fresh on the way belong to the tree now.
-            state.catalog.set_root(place, root);
+            if !planted!(ForgetMovedRoot) {
+                state.catalog.set_root(place, root);
+            }
             if let Some(row) = done? {
                 next = Some(Place { table, row });
                 break;
@@ -40,7 +42,10 @@ impl WriteTxn<'_> {
                     mover.tree(pager, &mut pins, 0)?;
                     mover.tree(pager, &mut kept, 0)
                 })?;
-                (turn.catalog, turn.pins, turn.kept) = (catalog, pins, kept);
+                turn.catalog = catalog;
+                if !planted!(ForgetMovedPins) {
+                    (turn.pins, turn.kept) = (pins, kept);
+                }
             }
             if mover.moved > 0 {
                 turn.body.set_unfit();
@@ -168,7 +173,9 @@ impl Mover {
         let moved = overflow::write(pager, page_bytes, &value)?;
         let is_replaced = NodeMut::new(pager.page_mut(leaf)).replace(index, Value::Overflow(&moved.encode()), true);
         assert!(is_replaced, "a reference has room where another was");
-        overflow::retire(pager, page_bytes, reference)?;
+        if !planted!(KeepMovedValue) {
+            overflow::retire(pager, page_bytes, reference)?;
+        }
         let mut pages = 0;
         overflow::each(pager, page_bytes, moved, |run| pages += run.pages)?;
         self.moved += pages;

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Beside, Change, Durability, Error, Numbered, Options, Outcome, Read, SEQUENCES, Store, Table, Write};
 
-use crate::model::{Bytes, Models, Odd, World};
+use crate::cursors::Where;
+use crate::model::{Bytes, Model, Models, Odd, World};
 use crate::random::Random;
 use crate::watched::WatchedDisk;
 
@@ -37,6 +38,21 @@ fn is_in<K: Bytes + ?Sized>((from, until): &Ends, key: &[u8]) -> bool {
         }
 }
 
+/// What a move looked at; from a gap, also at the key where that is.
+fn looked(before: &Where, is_gap: bool, after: &Where, forward: bool) -> Option<Ends> {
+    let far = match after {
+        Where::At(key) => Bound::Included(key.clone()),
+        Where::Start | Where::End => Bound::Unbounded,
+    };
+    let near = match (before, forward) {
+        (Where::Start, false) | (Where::End, true) => return None,
+        (Where::Start, true) | (Where::End, false) => Bound::Unbounded,
+        (Where::At(key), true) if is_gap => Bound::Included(key.clone()),
+        (Where::At(key), _) => Bound::Excluded(key.clone()),
+    };
+    Some(if forward { (near, far) } else { (far, near) })
+}
+
 impl<'a> Pending<'a> {
     fn new(store: &'a Store, base: Models) -> Self {
         let change = Change::new(store.snapshot());
@@ -46,9 +62,11 @@ impl<'a> Pending<'a> {
     fn step<K: Bytes + ?Sized>(&mut self, world: &mut World<K>) {
         let which = world.random.below(3);
         let key = world.key();
-        match world.random.below(12) {
-            0..4 => self.read(world, which, key),
+        match world.random.below(13) {
+            0..3 => self.read(world, which, key),
+            3 => self.wander(world, which),
             4 => self.observe_range(world, which, key),
+            12 => self.wander_back(world, which),
             5 => self.scan(world, which, key),
             6..10 => {
                 let value = world.value();
@@ -120,14 +138,8 @@ impl<'a> Pending<'a> {
             from.as_ref().map_or(Bound::Unbounded, |from| Bound::Included(from.clone())),
             until.as_ref().map_or(Bound::Unbounded, |until| Bound::Excluded(until.clone())),
         );
-        let mut model = self.base[which].clone();
-        for ((_, key), value) in self.staged.iter().filter(|((table, _), _)| *table == which) {
-            match value {
-                Some(value) => model.insert(key.clone(), value.clone()),
-                None => model.remove(key),
-            };
-        }
-        let mut expected: VecDeque<_> = model.into_iter().filter(|(key, _)| is_in::<K>(&ends, key)).collect();
+        let mut expected: VecDeque<_> =
+            self.seen(which).into_iter().filter(|(key, _)| is_in::<K>(&ends, key)).collect();
         expected.make_contiguous().sort_by(|left, right| K::compare(&left.0, &right.0));
 
         let mut rows = self.change.scan(&world.tables[which]).unwrap();
@@ -160,6 +172,116 @@ impl<'a> Pending<'a> {
         }
         self.ranges.extend(front.map(|key| (which, (ends.0.clone(), Bound::Included(key)))));
         self.ranges.extend(back.map(|key| (which, (Bound::Included(key), ends.1))));
+    }
+
+    /// The rows of a table as the change sees them.
+    fn seen(&self, which: usize) -> Model {
+        let mut model = self.base[which].clone();
+        for ((_, key), value) in self.staged.iter().filter(|((table, _), _)| *table == which) {
+            match value {
+                Some(value) => model.insert(key.clone(), value.clone()),
+                None => model.remove(key),
+            };
+        }
+        model
+    }
+
+    /// Random moves and changes with a cursor; what it looked at is observed.
+    fn wander<K: Bytes + ?Sized>(&mut self, world: &mut World<K>, which: usize) {
+        let (table, mut model) = (world.tables[which].clone(), self.seen(which));
+        let Self { change, keys, ranges, staged, .. } = self;
+        let mut cursor = change.cursor_mut(&table).unwrap();
+        let mut at = Where::Start;
+        for _ in 0..world.random.below(25) {
+            let (key, before) = (world.key(), at.clone());
+            let is_gap = at.row(&model).is_none();
+            match world.random.below(14) {
+                forward @ (0 | 1) => {
+                    let (forward, end) = (forward == 0, if forward == 0 { Where::Start } else { Where::End });
+                    at = end.clone();
+                    at.step::<K>(&model, forward);
+                    let row = if forward { cursor.first() } else { cursor.last() }.unwrap();
+                    assert_eq!(row.as_ref().map(|(key, value)| (*key, &**value)), at.row(&model));
+                    ranges.extend(looked(&end, false, &at, forward).map(|ends| (which, ends)));
+                }
+                2..5 => {
+                    at.step::<K>(&model, true);
+                    assert_eq!(cursor.next_key().unwrap(), at.row(&model).map(|(key, _)| key));
+                    ranges.extend(looked(&before, is_gap, &at, true).map(|ends| (which, ends)));
+                }
+                5..7 => {
+                    at.step::<K>(&model, false);
+                    let row = cursor.previous().unwrap();
+                    assert_eq!(row.as_ref().map(|(key, value)| (*key, &**value)), at.row(&model));
+                    ranges.extend(looked(&before, is_gap, &at, false).map(|ends| (which, ends)));
+                }
+                7 | 8 => {
+                    at.seek::<K>(&model, &key);
+                    cursor.seek(&key).unwrap();
+                    ranges.extend(looked(&Where::At(key), true, &at, true).map(|ends| (which, ends)));
+                }
+                9 => {
+                    let found = cursor.seek_exact(&key).unwrap().is_some();
+                    assert_eq!(found, model.contains_key(&key));
+                    if !staged.contains_key(&(which, key.clone())) {
+                        keys.insert((which, key.clone()));
+                    }
+                    at = Where::At(key);
+                }
+                10 => {
+                    let value = world.value();
+                    let row = at.row(&model).map(|(key, _)| key.to_vec());
+                    assert_eq!(cursor.put(&value).unwrap(), row.is_some());
+                    staged.extend(row.iter().map(|key| ((which, key.clone()), Some(value.clone()))));
+                    model.extend(row.map(|key| (key, value)));
+                }
+                11 => {
+                    let value = world.value();
+                    cursor.put_at(&key, &value).unwrap();
+                    staged.insert((which, key.clone()), Some(value.clone()));
+                    model.insert(key.clone(), value);
+                    at = Where::At(key);
+                }
+                _ => {
+                    let row = at.row(&model).map(|(key, _)| key.to_vec());
+                    assert_eq!(cursor.remove().unwrap(), row.is_some());
+                    if let Some(key) = row {
+                        model.remove(&key);
+                        staged.insert((which, key), None);
+                        at.step::<K>(&model, true);
+                        ranges.extend(looked(&before, true, &at, true).map(|ends| (which, ends)));
+                    }
+                }
+            }
+            let row = cursor.current().unwrap();
+            assert_eq!(row.as_ref().map(|(key, value)| (*key, &**value)), at.row(&model), "{cursor:?} and {at:?}");
+        }
+    }
+
+    /// From one place to another and back, by positions, with a cursor that only reads.
+    fn wander_back<K: Bytes + ?Sized>(&mut self, world: &mut World<K>, which: usize) {
+        let (table, model) = (world.tables[which].clone(), self.seen(which));
+        let (mut at, key) = (Where::Start, world.key());
+        let mut cursor = self.change.cursor(&table).unwrap();
+        at.seek::<K>(&model, &key);
+        cursor.seek(&key).unwrap();
+        self.ranges.extend(looked(&Where::At(key), true, &at, true).map(|ends| (which, ends)));
+        let (position, place) = (cursor.position(), at.clone());
+        at.step::<K>(&model, false);
+        cursor.previous_key().unwrap();
+        self.ranges.extend(looked(&place, false, &at, false).map(|ends| (which, ends)));
+        let snapshot = self.change.base();
+        let elsewhere = cursor.renew(snapshot).unwrap();
+        let mut cursor = elsewhere.renew(&self.change).unwrap();
+        if let Where::At(key) = &at {
+            // The place is looked for again.
+            self.keys.extend((!self.staged.contains_key(&(which, key.clone()))).then(|| (which, key.clone())));
+        }
+        assert_eq!(cursor.key().unwrap(), at.row(&model).map(|(key, _)| key));
+        assert_eq!(cursor.resume(&position).unwrap(), place.row(&model).is_some());
+        if let Where::At(key) = place {
+            self.keys.extend((!self.staged.contains_key(&(which, key.clone()))).then_some((which, key)));
+        }
     }
 
     /// The first key that was observed and is not as it was.

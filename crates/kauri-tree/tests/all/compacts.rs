@@ -166,10 +166,11 @@ fn a_fork_that_shares_its_file_has_everything_and_goes_its_own_way() {
         world.compare(&store.snapshot(), &world.models);
         assert_eq!(store.as_of("first").unwrap().unwrap().content_hash().unwrap(), first);
         assert!(matches!(store.fork(&options(256), &disk, "fork"), Err(Error::Exists { .. })));
-        // Other pages: the rows are copied.
+        // Other pages: the rows are copied, as of each pin.
         let other = store.fork(&options(512), &disk, "other").unwrap();
         world.compare(&other.snapshot(), &world.models);
-        assert_eq!((other.pins().len(), other.stat().page_bytes), (0, 512));
+        assert_eq!((other.pins().len(), other.stat().page_bytes), (1, 512));
+        assert_eq!(other.as_of("first").unwrap().unwrap().content_hash().unwrap(), first);
         assert_eq!(disk.names().unwrap(), ["fork", "other", "store"]);
     }
 }

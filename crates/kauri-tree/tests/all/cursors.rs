@@ -12,7 +12,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Where a cursor should be: before all rows, behind all, or at a key, on whose row it is if there is one.
 #[derive(Clone, Debug)]
-enum Where {
+pub(crate) enum Where {
     Start,
     At(Vec<u8>),
     End,
@@ -27,7 +27,7 @@ fn sorted<K: Bytes + ?Sized>(map: &Map) -> Vec<(&[u8], &[u8])> {
 
 impl Where {
     /// The row that it is on after a move.
-    fn step<K: Bytes + ?Sized>(&mut self, map: &Map, forward: bool) {
+    pub(crate) fn step<K: Bytes + ?Sized>(&mut self, map: &Map, forward: bool) {
         let rows = sorted::<K>(map);
         let found = match (&*self, forward) {
             (Self::Start, true) => rows.first(),
@@ -43,12 +43,12 @@ impl Where {
         };
     }
 
-    fn seek<K: Bytes + ?Sized>(&mut self, map: &Map, key: &[u8]) {
+    pub(crate) fn seek<K: Bytes + ?Sized>(&mut self, map: &Map, key: &[u8]) {
         let found = sorted::<K>(map).into_iter().find(|(other, _)| K::compare(other, key).is_ge());
         *self = found.map_or(Self::End, |(key, _)| Self::At(key.to_vec()));
     }
 
-    fn row<'m>(&self, map: &'m Map) -> Option<(&'m [u8], &'m [u8])> {
+    pub(crate) fn row<'m>(&self, map: &'m Map) -> Option<(&'m [u8], &'m [u8])> {
         match self {
             Self::At(at) => map.get_key_value(at).map(|(key, value)| (&key[..], &value[..])),
             Self::Start | Self::End => None,

@@ -9,6 +9,8 @@ mod compacts;
 mod cursors;
 mod diffs;
 mod files;
+#[cfg(feature = "checkpoint")]
+mod forks;
 mod hermitage;
 mod histories;
 mod keeper;

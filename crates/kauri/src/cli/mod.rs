@@ -68,6 +68,8 @@ enum Command {
 enum Trouble {
     /// The answer is no; it was already given.
     No,
+    /// The answer is no, because something is not there: in one line.
+    Absent(String),
     /// The answer is worse than no; it was already given.
     Failed,
     /// The question was wrong, in one line.
@@ -107,6 +109,10 @@ pub(crate) fn main() -> ExitCode {
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Trouble::No) => ExitCode::FAILURE,
+        Err(Trouble::Absent(what)) => {
+            complain(&what);
+            ExitCode::FAILURE
+        }
         Err(Trouble::Failed) => ExitCode::from(2),
         Err(Trouble::Wrong(what)) => complain(&what),
         // Whoever read our output has seen enough (`kauri ... | head`).
@@ -125,12 +131,20 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     let paragraphs = text.split("\n\n").map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "));
-    let told = paragraphs.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-    let what = told.collect::<Vec<_>>().join("; ");
+    let (usage, told): (Vec<_>, Vec<_>) = paragraphs.partition(|line| line.starts_with("Usage:"));
+    let told: Vec<_> = told.into_iter().filter(|line| !line.starts_with("For more information")).collect();
+    let (what, command) = (told.join("; "), usage.first().map_or("kauri".to_owned(), |usage| command_of(usage)));
     match what.strip_prefix("error: ") {
-        Some(what) => complain(&format!("{what} (see `kauri --help`)")),
+        Some(what) => complain(&format!("{what} (see `{command} --help`)")),
         None => complain("no command given (see `kauri --help`)"),
     }
+}
+
+/// The command whose usage this is: `Usage: kauri store get [OPTIONS] <FILE>` is that of `kauri store get`.
+fn command_of(usage: &str) -> String {
+    let words = usage.split_whitespace().skip(1);
+    let words = words.take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn complain(what: &str) -> ExitCode {

@@ -17,6 +17,7 @@ fn commands_on_a_home_have_examples_in_their_help() {
         let help = answer(&[command, &["--help"]].concat(), b"");
         assert!(help.contains("Examples:") && help.contains("--home <DIR>"), "{command:?}: {help}");
     }
+    assert!(answer(&["store", "--help"], b"").contains("Examples:"));
     assert!(answer(&["doctor", "--help"], b"").contains("Exit codes: 0 all fine, 1 warnings, 2 failures"));
 }
 

@@ -58,6 +58,13 @@ fn code(args: &[&str]) -> Option<i32> {
     kauri(&[&["store"], args].concat(), b"").status.code()
 }
 
+/// The line of a command that finds nothing, which is an answer.
+fn absence(args: &[&str]) -> String {
+    let output = kauri(&[&["store"], args].concat(), b"");
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{args:?}: {output:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
 #[test]
 fn typed_rows_are_read_as_people_write_them() {
     let folder = Folder::new("store-read");
@@ -65,7 +72,8 @@ fn typed_rows_are_read_as_people_write_them() {
     assert_eq!(store(&["get", file, "stock", "apples"]), "12\n");
     assert_eq!(store(&["get", file, "stock", "apples", "--json"]), "{\"key\":\"apples\",\"value\":\"12\"}\n");
     assert_eq!(store(&["get", file, "stock", "6170706c6573", "--hex"]), "0c00000000000000\n");
-    assert_eq!(code(&["get", file, "stock", "plums"]), Some(1));
+    let line = absence(&["get", file, "stock", "plums"]);
+    assert_eq!(line, format!("kauri: {file}: there is no row `plums` in table `stock`\n"));
     assert_eq!(store(&["scan", file, "scores"]), "-7\tAnn\\tB\n3\tBob\n");
     assert_eq!(store(&["scan", file, "scores", "--reverse", "--limit", "1"]), "3\tBob\n");
     assert_eq!(store(&["scan", file, "stock", "--prefix", "ap", "--keys"]), "apples\napricots\n");
@@ -89,7 +97,8 @@ fn rows_are_written_and_removed() {
     assert_eq!(store(&["put", file, "stock", "plums", "99"]), "");
     assert_eq!(store(&["get", file, "stock", "plums"]), "99\n");
     assert_eq!(store(&["del", file, "stock", "plums"]), "");
-    assert_eq!(code(&["del", file, "stock", "plums"]), Some(1));
+    let line = absence(&["del", file, "stock", "plums"]);
+    assert_eq!(line, format!("kauri: {file}: there is no row `plums` in table `stock`\n"));
     assert_eq!(store(&["put", file, "new", "a\\x00b", "c"]), "");
     assert_eq!(store(&["scan", file, "new"]), "a\\x00b\tc\n");
     // What scan prints, load reads, in either form.
@@ -109,7 +118,9 @@ fn what_is_wrong_is_said_in_one_line() {
     let file = &folder.filled("store");
     let missing = &folder.path("missing");
     let (nowhere, this) = (&folder.path("nowhere/file"), &folder.path(""));
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 14] = [
+        (&["get", file, "nothing", "a"], "there are: scores, stock, timers"),
+        (&["get", file, "stock"], "(see `kauri store get --help`)"),
         (&["checkpoint", file, file], "expected no file there yet"),
         (&["fork", file, nowhere], "there is no folder `"),
         (&["put", "--create", this, "a", "b", "c"], "expected a file, found a folder"),
@@ -268,10 +279,10 @@ fn restock(file: &str, fruit: &str, count: u64) {
 fn pins_are_made_listed_looked_at_and_taken_away() {
     let folder = Folder::new("store-pins");
     let file = &folder.filled("store");
-    assert_eq!(store(&["pin", file, "monday", "--when", "77"]), "monday\t77\t3 tables, 7 rows\n");
+    assert_eq!(store(&["pin", file, "monday", "--when", "77"]), "monday\t1970-01-01T00:00:00.077Z\t3 tables, 7 rows\n");
     restock(file, "apples", 1);
     store(&["del", file, "stock", "pears"]);
-    assert_eq!(store(&["pins", file]), "monday\t77\t3 tables, 7 rows\n");
+    assert_eq!(store(&["pins", file]), "monday\t1970-01-01T00:00:00.077Z\t3 tables, 7 rows\n");
     let pins = store(&["pins", file, "--json"]);
     assert!(pins.starts_with("{\"pin\":\"monday\",\"version\":"), "{pins}");
     assert!(pins.ends_with(",\"when\":77,\"tables\":3,\"rows\":7}\n"), "{pins}");
@@ -285,7 +296,7 @@ fn pins_are_made_listed_looked_at_and_taken_away() {
     assert_eq!((store(&["count", file, "stock"]), then(&["count", file, "stock"])), ("2\n".into(), "3\n".into()));
     assert_eq!(then(&["tables", file]).lines().nth(1), Some("stock\t3\ttext to u64"));
     let verified = store(&["verify", file]);
-    assert!(verified.starts_with("sound: 3 tables, 6 rows") && verified.contains("; 1 pins keep"), "{verified}");
+    assert!(verified.starts_with("sound: 3 tables, 6 rows") && verified.contains("; 1 pin keeps"), "{verified}");
 
     let changes = kauri(&["store", "diff", file, "--as-of", "monday"], b"");
     assert_eq!(changes.status.code(), Some(1));
@@ -299,12 +310,16 @@ fn pins_are_made_listed_looked_at_and_taken_away() {
     assert!(refusal(&["store", "pin", file, "monday"], b"").contains("expected no pin `monday` yet"));
     assert!(
         refusal(&["store", "get", file, "stock", "apples", "--as-of", "friday"], b"")
-            .contains("there is no pin `friday`")
+            .contains("there is no pin `friday`; there are: monday")
     );
     assert!(
         refusal(&["store", "checkpoint", file, "-", "--since", "friday"], b"").contains("there is no pin `friday`")
     );
-    assert_eq!((code(&["unpin", file, "monday"]), code(&["unpin", file, "monday"])), (Some(0), Some(1)));
+    assert_eq!(code(&["unpin", file, "monday"]), Some(0));
+    assert_eq!(
+        absence(&["unpin", file, "monday"]),
+        format!("kauri: {file}: there is no pin `monday`; there are none\n")
+    );
     assert_eq!(
         (store(&["pins", file]), store(&["verify", file])),
         (String::new(), verified.split(';').next().unwrap().to_owned() + "\n")
@@ -332,4 +347,60 @@ fn what_changed_since_a_pin_brings_a_copy_up_to_date() {
         refusal(&["store", "restore", copy, changes, "--update"], b"")
             .contains("the stream has what changed since content")
     );
+}
+
+/// The fields that the documentation names for a command, in the order of the alphabet.
+fn documented(command: &str) -> Vec<String> {
+    let page = include_str!("../../../../docs/cli-json.md");
+    let row = page.lines().find(|line| line.starts_with(&format!("| `{command}` |"))).expect("a row of the table");
+    // What follows a semicolon is about other cases; what is in parentheses says what a field is.
+    let cell = row.split('|').nth(3).expect("three cells").split(';').next().expect("a first part");
+    let mut depth = 0;
+    let plain: String = cell
+        .chars()
+        .filter(|char| {
+            depth += i32::from(*char == '(') - i32::from(*char == ')');
+            depth == 0
+        })
+        .collect();
+    let mut fields: Vec<String> = plain.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    fields.sort();
+    fields
+}
+
+#[test]
+fn what_is_printed_as_json_is_what_is_documented() {
+    let folder = Folder::new("store-json");
+    let file = &folder.filled("store");
+    let (fork, stream, restored) = (&folder.path("fork"), &folder.path("stream"), &folder.path("restored"));
+    let commands: [&[&str]; 14] = [
+        &["stat", file],
+        &["tables", file],
+        &["get", file, "stock", "apples"],
+        &["scan", file, "stock"],
+        &["count", file, "stock"],
+        &["load", file, "more"],
+        &["verify", file],
+        &["pin", file, "monday"],
+        &["pins", file],
+        &["fork", file, fork],
+        &["checkpoint", file, stream],
+        &["restore", restored, stream],
+        &["compact", file],
+        &["diff", file, restored],
+    ];
+    for args in commands {
+        if args[0] == "diff" {
+            restock(file, "apples", 1);
+        }
+        let output = kauri(&[&["store"], args, &["--json"]].concat(), b"{\"key\":\"a\",\"value\":\"b\"}\n");
+        assert!(output.stderr.is_empty(), "{args:?}: {output:?}");
+        for line in String::from_utf8(output.stdout).expect("text").lines() {
+            let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).expect("an object");
+            let mut fields: Vec<String> = object.keys().cloned().collect();
+            fields.sort();
+            let expected = if args[0] == "pin" { documented("pins") } else { documented(args[0]) };
+            assert_eq!(fields, expected, "{args:?}: {line}");
+        }
+    }
 }

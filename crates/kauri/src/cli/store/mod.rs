@@ -15,6 +15,17 @@ use kauri::tree::{Error, Options, Snapshot, Store};
 use super::Trouble;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri store load --create stock.kauri fruit < rows.tsv    a line for each row: key, tab, value
+  kauri store scan stock.kauri fruit --prefix ap --limit 10
+  kauri store pin stock.kauri monday                        a name for what is there now
+  kauri store diff stock.kauri --as-of monday               what changed since
+  kauri store fork stock.kauri copy.kauri
+  kauri store checkpoint stock.kauri - | ssh elsewhere kauri store restore stock.kauri -
+
+Reading takes no lock: somebody else may be writing. Exit codes: 0; 1 where the answer is no (no such row or pin, stores that differ, a damaged
+store); 2 where the question was wrong.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -72,7 +83,7 @@ enum Command {
         #[command(flatten)]
         as_of: AsOf,
     },
-    /// Print the value of a key; exit code 1 if there is no such row
+    /// Print the value of a key; exit code 1, and why on standard error, if there is no such row
     ///
     /// Numbers are written as numbers, text and bytes as text in which \xNN is a byte and \\ a backslash.
     Get {
@@ -130,7 +141,7 @@ enum Command {
         #[arg(long)]
         create: bool,
     },
-    /// Remove a row; exit code 1 if there was none
+    /// Remove a row; exit code 1, and why on standard error, if there was none
     Del {
         /// The store's file
         file: PathBuf,
@@ -166,9 +177,9 @@ enum Command {
         #[command(flatten)]
         as_of: AsOf,
     },
-    /// Copy a store, as it is at one moment, into a new file
+    /// Copy a store with its pins, as it is at one moment, into a new file
     ///
-    /// Where the file system lets files share their bytes, nothing is copied, and pins come along.
+    /// Where the file system lets files share their bytes, nothing is copied. As of a pin, only that version is copied, and no pins.
     Fork {
         /// The store's file
         file: PathBuf,
@@ -218,11 +229,11 @@ enum Command {
         file: PathBuf,
         /// The name
         name: String,
-        /// When it was made, in milliseconds since 1970; now, if nothing is said
+        /// When it was made, in milliseconds since 1970 (UTC); now, if nothing is said
         #[arg(long, value_name = "MS")]
         when: Option<u64>,
     },
-    /// Take a pin away, and free what only it saw; exit code 1 if there was none
+    /// Take a pin away, and free what only it saw; exit code 1, and why on standard error, if there was none
     Unpin {
         /// The store's file
         file: PathBuf,
@@ -292,6 +303,24 @@ fn split(path: &Path) -> Result<(OsDisk, &str), Trouble> {
         return Err(wrong(&"expected a file, found a folder"));
     }
     Ok((OsDisk::new(folder).map_err(|error| wrong(&error))?, name))
+}
+
+/// So many of something.
+fn counted(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
+/// What there is instead of what was asked for.
+fn there_are<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    const NAMES_MAX: usize = 8;
+    let names: Vec<&str> = names.collect();
+    match names.len() {
+        0 => "there are none".to_owned(),
+        count if count > NAMES_MAX => {
+            format!("there are: {} and {} more", names[..NAMES_MAX].join(", "), count - NAMES_MAX)
+        }
+        _ => format!("there are: {}", names.join(", ")),
+    }
 }
 
 /// What went wrong with a store.

@@ -7,16 +7,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kauri::tree::{Pin, Snapshot, Store};
 use serde_json::json;
 
-use super::{Manner, open_to_read, open_to_write, wrong};
+use super::{Manner, counted, open_to_read, open_to_write, there_are, wrong};
 use crate::cli::Trouble;
+use crate::cli::table::moment;
 
 /// The version that a pin names.
 pub(super) fn version<'s>(store: &'s Store, path: &Path, pin: &str) -> Result<Snapshot<'s>, Trouble> {
-    store.as_of(pin).map_err(|error| wrong(path, &error))?.ok_or_else(|| missing(path, pin))
+    store.as_of(pin).map_err(|error| wrong(path, &error))?.ok_or_else(|| missing(store, path, pin))
 }
 
-pub(super) fn missing(path: &Path, pin: &str) -> Trouble {
-    Trouble::Wrong(format!("{}: there is no pin `{pin}`", path.display()))
+pub(super) fn missing(store: &Store, path: &Path, pin: &str) -> Trouble {
+    Trouble::Wrong(no_pin(store, path, pin))
+}
+
+fn no_pin(store: &Store, path: &Path, pin: &str) -> String {
+    let pins = store.pins();
+    format!("{}: there is no pin `{pin}`; {}", path.display(), there_are(pins.iter().map(|pin| &*pin.name)))
 }
 
 pub(super) fn list(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
@@ -40,7 +46,7 @@ pub(super) fn unpin(path: &Path, name: &str) -> Result<(), Trouble> {
     let store = open_to_write(path)?;
     match store.unpin(name).map_err(|error| wrong(path, &error))? {
         true => Ok(()),
-        false => Err(Trouble::No),
+        false => Err(Trouble::Absent(no_pin(&store, path, name))),
     }
 }
 
@@ -51,9 +57,17 @@ fn tell(pin: &Pin, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> 
             let pin = json!({ "pin": name, "version": version, "when": when, "tables": tables, "rows": rows });
             writeln!(out, "{pin}")?;
         }
-        false => writeln!(out, "{name}\t{when}\t{tables} tables, {rows} rows")?,
+        false => {
+            let (tables, rows) = (counted(*tables, "table"), counted(*rows, "row"));
+            writeln!(out, "{name}\t{}\t{tables}, {rows}", at(*when))?;
+        }
     }
     Ok(())
+}
+
+/// A moment; a number that is none is printed as it is.
+fn at(when: u64) -> String {
+    i64::try_from(when).map_or_else(|_| when.to_string(), moment)
 }
 
 /// Milliseconds since 1970. A clock before that says 0.

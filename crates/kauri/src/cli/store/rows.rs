@@ -7,7 +7,7 @@ use kauri::tree::{RawTable, Scan, Snapshot};
 use serde_json::{Value, json};
 
 use super::form::{Form, Forms};
-use super::{AsOf, Manner, Range, open_or_make, open_to_read, open_to_write, wrong};
+use super::{AsOf, Manner, Range, counted, open_or_make, open_to_read, open_to_write, there_are, wrong};
 use crate::cli::Trouble;
 use crate::cli::progress::Progress;
 
@@ -20,8 +20,16 @@ pub(super) struct Shown {
 }
 
 fn table<'s>(snapshot: &'s Snapshot<'_>, path: &Path, name: &str) -> Result<RawTable<'s>, Trouble> {
-    let missing = || Trouble::Wrong(format!("{}: there is no table `{name}`", path.display()));
+    let missing = || {
+        let tables = there_are(snapshot.tables());
+        Trouble::Wrong(format!("{}: there is no table `{name}`; {tables}", path.display()))
+    };
     snapshot.raw(name).ok_or_else(missing)
+}
+
+/// The answer to who asked for a row that is not there.
+fn no_row(path: &Path, name: &str, key: &str) -> Trouble {
+    Trouble::Absent(format!("{}: there is no row `{key}` in table `{name}`", path.display()))
 }
 
 fn parse(form: Form, what: &str, text: &str) -> Result<Vec<u8>, Trouble> {
@@ -41,7 +49,7 @@ pub(super) fn get(
     let table = table(&snapshot, path, name)?;
     let forms = Forms::of(table.types(), manner.hex);
     let found = table.get(&parse(forms.key, "the key", key)?).map_err(|error| wrong(path, &error))?;
-    let Some(value) = found else { return Err(Trouble::No) };
+    let Some(value) = found else { return Err(no_row(path, name, key)) };
     let value = forms.value.print(&value);
     match manner.json {
         true => writeln!(out, "{}", json!({ "key": key, "value": value }))?,
@@ -210,11 +218,11 @@ pub(super) fn del(path: &Path, name: &str, key: &str, manner: Manner) -> Result<
     let snapshot = store.snapshot();
     table(&snapshot, path, name)?;
     let forms = forms_to_write(&snapshot, path, name, manner)?;
-    let key = parse(forms.key, "the key", key)?;
+    let bytes = parse(forms.key, "the key", key)?;
     let mut txn = store.begin();
-    let was_there = txn.remove_raw(name, &key).map_err(|error| wrong(path, &error))?;
+    let was_there = txn.remove_raw(name, &bytes).map_err(|error| wrong(path, &error))?;
     txn.commit().map_err(|error| wrong(path, &error))?;
-    if was_there { Ok(()) } else { Err(Trouble::No) }
+    if was_there { Ok(()) } else { Err(no_row(path, name, key)) }
 }
 
 pub(super) fn load(path: &Path, create: bool, name: &str, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
@@ -237,7 +245,7 @@ pub(super) fn load(path: &Path, create: bool, name: &str, manner: Manner, out: &
     drop(progress);
     match manner.json {
         true => writeln!(out, "{}", json!({ "rows": rows }))?,
-        false => writeln!(out, "{rows} rows")?,
+        false => writeln!(out, "{}", counted(rows, "row"))?,
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use kauri::tree::{Checkpoint, Error, Options, Report, Store};
 use serde_json::json;
 
-use super::{AsOf, Manner, missing, open_to_read, open_to_write, pins, split, wrong};
+use super::{AsOf, Manner, counted, missing, open_to_read, open_to_write, pins, split, wrong};
 use crate::cli::Trouble;
 use crate::cli::progress::Progress;
 
@@ -64,14 +64,21 @@ pub(super) fn verify(path: &Path, manner: Manner, out: &mut impl Write) -> Resul
     match report {
         Ok(report) => {
             let Report { tables, rows, pages, pins, kept_pages, .. } = report;
-            let kept = if pins > 0 { format!("; {pins} pins keep {kept_pages} more") } else { String::new() };
+            let kept = match pins {
+                0 => String::new(),
+                1 => format!("; 1 pin keeps {kept_pages} more"),
+                _ => format!("; {pins} pins keep {kept_pages} more"),
+            };
             match manner.json {
                 true => writeln!(
                     out,
                     "{}",
                     json!({ "sound": true, "tables": tables, "rows": rows, "pages": pages, "pins": pins, "kept_pages": kept_pages })
                 )?,
-                false => writeln!(out, "sound: {tables} tables, {rows} rows in {pages} pages{kept}")?,
+                false => {
+                    let (tables, rows) = (counted(tables as u64, "table"), counted(rows, "row"));
+                    writeln!(out, "sound: {tables}, {rows} in {}{kept}", counted(pages as u64, "page"))?;
+                }
             }
             Ok(())
         }
@@ -125,7 +132,7 @@ impl Which {
             Self::Version(as_of) => Ok(as_of.of(store, path)?.checkpoint_to(out)),
             Self::Since(pin) => match store.checkpoint_since(pin, out).transpose() {
                 Some(written) => Ok(written),
-                None => Err(pins::missing(path, pin)),
+                None => Err(pins::missing(store, path, pin)),
             },
         }
     }
@@ -176,13 +183,19 @@ pub(super) fn checkpoint(
 }
 
 fn tell(checkpoint: &Checkpoint, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    let Checkpoint { tables, rows, bytes, content, .. } = checkpoint;
+    let Checkpoint { tables, rows, removed, bytes, content, .. } = checkpoint;
     let content = content.to_string();
     match manner.json {
         true => {
-            writeln!(out, "{}", json!({ "tables": tables, "rows": rows, "bytes": bytes, "content": content }))?;
+            let object =
+                json!({ "tables": tables, "rows": rows, "removed": removed, "bytes": bytes, "content": content });
+            writeln!(out, "{object}")?;
         }
-        false => writeln!(out, "{tables} tables, {rows} rows, {bytes} bytes, content {content}")?,
+        false => {
+            let (tables, rows) = (counted(*tables, "table"), counted(*rows, "row"));
+            let gone = if *removed > 0 { format!(", {removed} removed") } else { String::new() };
+            writeln!(out, "{tables}, {rows}{gone}, {bytes} bytes, content {content}")?;
+        }
     }
     Ok(())
 }
@@ -230,7 +243,7 @@ pub(super) fn restore(
     let tables = snapshot.tables().count();
     match manner.json {
         true => writeln!(out, "{}", json!({ "tables": tables, "rows": rows }))?,
-        false => writeln!(out, "{tables} tables, {rows} rows")?,
+        false => writeln!(out, "{}, {}", counted(tables as u64, "table"), counted(rows, "row"))?,
     }
     Ok(())
 }
