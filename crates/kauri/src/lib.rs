@@ -23,9 +23,11 @@
 //! ```
 
 mod clock;
+mod config;
 mod home;
 
 pub use clock::SystemClock;
+pub use config::{Config, ConfigError, JobConfig, ScheduleConfig, Setting, Source, parse_span, show_span};
 pub use home::Layout;
 pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;
