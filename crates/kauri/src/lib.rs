@@ -24,7 +24,9 @@
 
 mod clock;
 mod config;
+pub mod control;
 mod home;
+pub mod instance;
 
 pub use clock::SystemClock;
 pub use config::{Config, ConfigError, JobConfig, ScheduleConfig, Setting, Source, parse_span, show_span};

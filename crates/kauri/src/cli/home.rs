@@ -25,6 +25,11 @@ pub(super) struct HomeArgs {
 }
 
 impl HomeArgs {
+    /// The argument that names the same home again, with a space before it; nothing if it need not be named.
+    pub(super) fn shown(&self) -> String {
+        self.home.as_ref().map_or_else(String::new, |home| format!(" --home {}", home.display()))
+    }
+
     pub(super) fn layout(&self) -> Layout {
         let named = |name: OsString| Some(name).filter(|name| !name.is_empty()).map(PathBuf::from);
         let meant = self.home.clone().or_else(|| std::env::var_os("KAURI_HOME").and_then(named));

@@ -4,6 +4,7 @@
 //! The doctor: 0 all fine, 1 warnings, 2 failures.
 
 mod audit;
+mod config;
 mod dead_letters;
 mod demo;
 mod doctor;
@@ -16,6 +17,7 @@ mod runs;
 mod store;
 mod switch;
 mod table;
+mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,6 +36,10 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run what kauri.toml says: take jobs, begin them on time, retry them, survive
+    Up(up::Args),
+    /// Print the configuration in effect, and where each value comes from
+    Config(config::Args),
     /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
     Demo(demo::Args),
     /// Examine a home: what is wrong there, and what to do about it
@@ -89,6 +95,8 @@ pub(crate) fn main() -> ExitCode {
     };
     let mut out = io::stdout().lock();
     let done = match args.command {
+        Command::Up(args) => up::run(&args, &mut out),
+        Command::Config(args) => config::run(&args, &mut out),
         Command::Demo(args) => demo::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),
