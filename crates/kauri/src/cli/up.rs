@@ -7,18 +7,21 @@ use std::time::{Duration, Instant};
 
 use kauri::instance::{Account, Instance, Standing, UpError};
 use kauri::runtime::run::Outcome;
-use kauri::{Config, show_span};
+use kauri::{Config, Layout, show_span};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::Trouble;
+use super::ask::connect;
 use super::config::{ConfigArgs, load};
 use super::home::HomeArgs;
 use super::table::{Table, moment, plain, short};
 
 /// How often it looks for the kill switch, and whether everything has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long it waits for somebody who has the lock and is no instance.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long it waits for threads whose work was killed.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -60,10 +63,25 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
     let (config, path) = load(&layout, &args.config, args.drain, args.outbox.clone())?;
     let signals = signals()?;
-    let (instance, account) = Instance::start(&layout, config).map_err(|error| refused(&error))?;
+    let (instance, account) = start(&layout, &config)?;
     let mut teller = Teller { out, json: args.json };
     teller.up(&instance, &account, &args.home.shown(), path.exists().then_some(&path))?;
     watch(instance, &signals, &mut teller)
+}
+
+/// A command that changes something while nobody runs has the lock for a moment: it is waited for. An instance is not.
+fn start(layout: &Layout, config: &Config) -> Result<(Instance, Account), Trouble> {
+    let began = Instant::now();
+    loop {
+        match Instance::start(layout, config.clone()) {
+            Err(UpError::Ledger(kauri::ledger::Error::Locked { .. }))
+                if began.elapsed() < LOCK_WAIT && connect(layout)?.is_none() =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            started => return started.map_err(|error| refused(&error)),
+        }
+    }
 }
 
 fn refused(error: &UpError) -> Trouble {
@@ -305,14 +323,12 @@ fn recovered(account: &Account) -> Vec<String> {
         lines.push(format!("{} under way: taken over", many(account.runs.resumed.len(), "run was", "runs were")));
     }
     if account.processes > 0 {
-        lines.push(format!(
-            "{} of such runs still there: ended",
-            many(account.processes, "process was", "processes were")
-        ));
+        let (noun, verb) = if account.processes == 1 { ("process", "was") } else { ("processes", "were") };
+        lines.push(format!("{} {noun} of such runs {verb} still there: killed", account.processes));
     }
     let ledger = &account.ledger;
     if let Some(torn) = &ledger.torn {
-        lines.push(format!("the journal of actions had a torn tail, which was cut off: {torn:?}"));
+        lines.push(format!("the journal of actions had a torn tail of {} bytes: cut off", torn.bytes));
     }
     if !ledger.repairs.is_empty() {
         lines.push(format!("{} made to agree again", many(ledger.repairs.len(), "action was", "actions were")));

@@ -161,13 +161,8 @@ impl Instance {
         let (ledger, reconciled) = Ledger::open(Home::lock(layout.home())?)?;
         // Child processes may live elsewhere: they are told where the home is in full.
         let layout = Layout::of(ledger.home().directory());
-        let substrate = open_store(&layout)?;
-        let left = under_way(&substrate)?;
-        let processes = leftover::end(layout.home(), &left);
         let failures = Arc::new(Failures::default());
-        failures.fill(&*substrate)?;
-        let builder = Runtime::builder(substrate, Arc::new(SystemClock::new())).seed(seed());
-        let runtime = builder.observer(Arc::clone(&failures) as _).start()?;
+        let (runtime, processes) = take_over(&layout, Some(&failures))?;
         let recovered = runtime.recovered();
         let defined = define(&runtime, &config)?;
         let files = open_files(&layout)?;
@@ -327,11 +322,29 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// The store of a home, made if it is missing.
+/// The runtime of a home, whose lock the caller has, for one who only changes something there: no work is taken. What an instance that was
+/// killed left is taken over, as at any start: the runtime says which runs, and the number is that of processes which were ended.
 ///
 /// # Errors
-/// If it is damaged or cannot be had.
-pub fn open_store(layout: &Layout) -> Result<Arc<TreeSubstrate>, UpError> {
+/// If the store is damaged or cannot be had.
+pub fn visit(layout: &Layout) -> Result<(Runtime, usize), UpError> {
+    take_over(layout, None)
+}
+
+fn take_over(layout: &Layout, failures: Option<&Arc<Failures>>) -> Result<(Runtime, usize), UpError> {
+    let substrate = open_store(layout)?;
+    let left = under_way(&substrate)?;
+    let processes = leftover::end(layout.home(), &left);
+    let mut builder = Runtime::builder(Arc::clone(&substrate) as _, Arc::new(SystemClock::new())).seed(seed());
+    if let Some(failures) = failures {
+        failures.fill(&*substrate)?;
+        builder = builder.observer(Arc::clone(failures) as _);
+    }
+    Ok((builder.start()?, processes))
+}
+
+/// The store of a home, made if it is missing.
+fn open_store(layout: &Layout) -> Result<Arc<TreeSubstrate>, UpError> {
     let disk = OsDisk::new(layout.runtime()).map_err(|error| UpError::System("open the home", error))?;
     let store = Options::new().cache_bytes(CACHE_BYTES).open(&disk, "store.kauri")?;
     Ok(Arc::new(TreeSubstrate::new(store)))
@@ -362,7 +375,7 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
 }
 
 /// Chance for ids and pauses: no two starts have the same.
-pub(crate) fn seed() -> u64 {
+fn seed() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let nanos = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap_or_default();
     nanos.rotate_left(17) ^ u64::from(std::process::id())

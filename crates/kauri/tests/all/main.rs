@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod frame;
 mod homes;
+mod instances;
 mod ledger;
 mod manners;
 mod messages;
