@@ -19,7 +19,8 @@
 //! keep = { time = "30d", runs = 10000 }
 //! ```
 //!
-//! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says; `$$` is a `$`.
+//! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
+//! that text itself; any other `$` stays as it is.
 
 mod read;
 mod span;

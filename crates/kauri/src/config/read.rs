@@ -227,27 +227,26 @@ impl Reader<'_> {
     fn expand(&self, at: &Spanned<DeValue<'_>>, key: &str, text: &str) -> Result<String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(dollar) = rest.find('$') {
-            out.push_str(&rest[..dollar]);
-            rest = &rest[dollar + 1..];
-            if let Some(after) = rest.strip_prefix('$') {
-                out.push('$');
-                rest = after;
-            } else if let Some(inner) = rest.strip_prefix('{') {
-                let Some((name, after)) = inner.split_once('}') else {
-                    return Err(self.wrong(at, key, "expected `}` after `${`, found the end of the text"));
-                };
-                let Some(value) = (self.variable)(name) else {
-                    let what = format!(
-                        "expected the environment to have {name}, found nothing: set it, or write $$ for a plain $"
-                    );
-                    return Err(self.wrong(at, key, &what));
-                };
-                out.push_str(&value);
-                rest = after;
-            } else {
-                out.push('$');
+        while let Some(at_name) = rest.find("${") {
+            let (before, inner) = (&rest[..at_name], &rest[at_name + 2..]);
+            if let Some(before) = before.strip_suffix('$') {
+                out.push_str(before);
+                out.push_str("${");
+                rest = inner;
+                continue;
             }
+            out.push_str(before);
+            let Some((name, after)) = inner.split_once('}') else {
+                return Err(self.wrong(at, key, "expected `}` after `${`, found the end of the text"));
+            };
+            let Some(value) = (self.variable)(name) else {
+                let what = format!(
+                    "expected the environment to have {name}, found nothing: set it, or write $${{{name}}} for the text itself"
+                );
+                return Err(self.wrong(at, key, &what));
+            };
+            out.push_str(&value);
+            rest = after;
         }
         out.push_str(rest);
         Ok(out)
@@ -473,7 +472,7 @@ sweep = "5m"
 outbox = "/var/${NAME}.jsonl"
 
 [job.mail]
-command = ["./mail.sh", "${NAME}", "$$5", "$x"]
+command = ["./mail.sh", "${NAME}", "$$", "$x", "a$${x}b${NAME}c"]
 directory = "work"
 env = { A = "1", B = "${NAME}" }
 protocol = "frames"
@@ -487,7 +486,7 @@ keep = { time = "30d", runs = 1_000 }
         let config = config(text, &variable).unwrap();
         assert_eq!(config.outbox, Setting { value: "/var/Ann.jsonl".into(), source: Source::File(5) });
         let mail = &config.jobs["mail"];
-        assert_eq!(mail.command.value, ["./mail.sh", "Ann", "$5", "$x"]);
+        assert_eq!(mail.command.value, ["./mail.sh", "Ann", "$$", "$x", "a${x}bAnnc"]);
         assert_eq!((mail.concurrency.value, mail.protocol.value), (4, Protocol::Frames));
         assert_eq!((mail.retry.value.attempts_max, mail.retry.value.pause_max), (5, Duration::from_mins(10)));
         assert!(mail.retry.value.on.contains(Outcome::TimedOut) && !mail.retry.value.on.contains(Outcome::ScriptError));

@@ -137,7 +137,7 @@ fn log(home: &Scratch, run: &str) -> Vec<String> {
 
 const HELLO: &str = r#"
 [job.hello]
-command = ["sh", "-c", "read job; echo \"$job\"; echo \"$KAURI_ATTEMPT $KAURI_CLASS\"; echo '{\"type\":\"page\",\"n\":1}'"]
+command = ["sh", "-c", "read job; echo got \"$job\"; echo \"$KAURI_ATTEMPT $KAURI_CLASS\"; echo '{\"type\":\"page\",\"n\":1}'"]
 "#;
 
 /// Runs until a file is there, the first time; a second attempt ends at once.
@@ -156,7 +156,7 @@ fn a_job_is_submitted_followed_and_done() {
     let tail = objects(up.say(&["runs", "tail", &run, "--json"]).as_bytes());
     let kinds: Vec<&str> = tail.iter().filter_map(|event| event["type"].as_str()).collect();
     assert_eq!(kinds, ["log", "log", "item", "run_complete"]);
-    assert_eq!(tail[0]["payload"]["message"], r#"{"name":"Ann"}"#);
+    assert_eq!(tail[0]["payload"]["message"], r#"got {"name":"Ann"}"#);
     assert_eq!(tail[1]["payload"]["message"], "1 hello");
     assert_eq!(tail[2]["payload"]["item_type"], "page");
     assert!(up.say(&["runs", "tail", &run]).contains("run_complete"));
@@ -404,7 +404,7 @@ fn schedules_of_the_configuration_come_and_go() {
     let done = || objects(&on(&home, &["runs", "list", "--state", "success", "--json"]).stdout);
     wait_until("two slots", || done().len() >= 2);
     let run = done()[0]["run_id"].as_str().expect("an id").to_owned();
-    assert_eq!(log(&home, &run)[0], "\"tick\"");
+    assert_eq!(log(&home, &run)[0], "got \"tick\"");
     up.signal(Signal::TERM);
     assert_eq!(up.code(), Some(0));
     std::fs::write(home.layout.config(), HELLO).expect("written");
