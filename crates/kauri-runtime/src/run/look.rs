@@ -41,7 +41,8 @@ impl Look<'_> {
         Ok(found)
     }
 
-    /// The classes by name, each with how many messages wait for its worker, and whether it is paused.
+    /// The classes by name, each with how many messages are in the inbox of its worker, those of runs that are under way included, and whether it
+    /// is paused.
     ///
     /// # Errors
     /// If the substrate fails or a row is damaged.

@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-use kauri::runtime::run::Class;
-use kauri::runtime::{self, Look};
+use kauri::control::classes_json;
 use serde_json::json;
 
 use super::Trouble;
@@ -53,28 +52,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     }
 }
 
-fn read(look: &Look<'_>) -> runtime::Result<Vec<(String, Class, u64, bool)>> {
-    look.classes()
-}
-
 fn print(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
-    let classes = look(&args.home, read)?.unwrap_or_default();
-    let rows = classes.iter().map(|(name, class, waiting, is_paused)| {
-        let attempts = class.retry.attempts_max;
-        let value = json!({
-            "class": name,
-            "worker": class.worker.0,
-            "paused": is_paused,
-            "waiting": waiting,
-            "attempts": attempts,
-        });
-        let paused = if *is_paused { "paused" } else { "" };
-        (
-            value,
-            vec![name.clone(), waiting.to_string(), attempts.to_string(), class.worker.to_string(), paused.to_owned()],
-        )
+    let classes = look(&args.home, classes_json)?.unwrap_or_default();
+    let rows = classes.into_iter().map(|class| {
+        let paused = if class["paused"] == true { "paused" } else { "" };
+        let number = |name: &str| class[name].to_string();
+        let name = class["class"].as_str().unwrap_or_default().to_owned();
+        let cells =
+            vec![name, number("waiting"), number("running"), number("attempts"), number("worker"), paused.to_owned()];
+        (class, cells)
     });
-    list(rows, args.json, &["CLASS", "WAITING", "ATTEMPTS", "WORKER", "PAUSED"], "no classes", out)
+    let names = &["CLASS", "WAITING", "RUNNING", "ATTEMPTS", "WORKER", "PAUSED"];
+    list(rows, args.json, names, "no classes", out)
 }
 
 fn set(args: &Args, what: &str, class: &str, out: &mut impl Write) -> Result<(), Trouble> {

@@ -108,7 +108,7 @@ fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_
     let began = Instant::now();
     let mut stopped = instance.switch_reason();
     if let Some(reason) = &stopped {
-        teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(reason))?;
+        teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(reason));
     }
     loop {
         match signals.recv_timeout(LOOK_EVERY) {
@@ -118,14 +118,14 @@ fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_
         match (instance.switch_reason(), &stopped) {
             (Some(reason), None) => {
                 instance.drain(Standing::Stopped);
-                teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(&reason))?;
+                teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(&reason));
                 instance.end_by_switch(&reason).map_err(|error| refused(&error))?;
                 stopped = Some(reason);
             }
             (None, Some(_)) if instance.is_idle() => {
                 instance.join().map_err(|error| refused(&error))?;
                 instance.work().map_err(|error| refused(&error))?;
-                teller.tell("resumed", &json!({}), "resumed: working again")?;
+                teller.tell("resumed", &json!({}), "resumed: working again");
                 stopped = None;
             }
             // Threads that stop by themselves have met something that they cannot go on with.
@@ -162,7 +162,7 @@ fn drain(
         1 => format!("stopping: waiting for 1 run that is under way{limit} (once more to kill it)"),
         many => format!("stopping: waiting for {many} runs that are under way{limit} (once more to kill them)"),
     };
-    teller.tell("draining", &json!({ "running": going }), &words)?;
+    teller.tell("draining", &json!({ "running": going }), &words);
     let since = Instant::now();
     let mut killed: Option<(Instant, usize)> = None;
     loop {
@@ -194,7 +194,7 @@ fn drain(
             format!("stopped after {up}: {ended} runs ended; {killed} were killed and are taken over at the next start")
         }
     };
-    teller.tell("ended", &json!({ "ended": ended, "failed": failed, "killed": killed }), &words)?;
+    teller.tell("ended", &json!({ "ended": ended, "failed": failed, "killed": killed }), &words);
     if killed > 0 { Err(Trouble::No) } else { Ok(()) }
 }
 
@@ -205,17 +205,17 @@ struct Teller<'a, W> {
 }
 
 impl<W: Write> Teller<'_, W> {
-    fn tell(&mut self, event: &str, value: &Value, words: &str) -> Result<(), Trouble> {
-        if self.json {
-            let mut line = json!({ "event": event });
-            for (name, value) in value.as_object().into_iter().flatten() {
-                line[name] = value.clone();
-            }
-            writeln!(self.out, "{line}")?;
-        } else {
-            words.lines().try_for_each(|line| writeln!(self.out, "{}", plain(line)))?;
+    /// Work goes on whether anybody reads what is said of it or not.
+    fn tell(&mut self, event: &str, value: &Value, words: &str) {
+        let mut line = json!({ "event": event });
+        for (name, value) in value.as_object().into_iter().flatten() {
+            line[name] = value.clone();
         }
-        Ok(self.out.flush()?)
+        let lines = if self.json { vec![line.to_string()] } else { words.lines().map(plain).collect() };
+        for line in lines {
+            let _unheard = writeln!(self.out, "{line}");
+        }
+        let _unheard = self.out.flush();
     }
 
     fn up(
@@ -235,7 +235,8 @@ impl<W: Write> Teller<'_, W> {
                 "classes": instance.config().jobs.keys().collect::<Vec<_>>(),
                 "recovered": account_json(account),
             });
-            return self.tell("up", &value, "");
+            self.tell("up", &value, "");
+            return Ok(());
         }
         let out = &mut self.out;
         let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -279,7 +280,7 @@ fn classes(instance: &Instance, out: &mut impl Write) -> Result<(), Trouble> {
         let name = plain(name);
         writeln!(
             out,
-            "{name}: in the store and not in kauri.toml: nothing runs it, and {waiting} messages wait for it"
+            "{name}: in the store and not in kauri.toml: nothing runs it; messages that wait for it: {waiting}"
         )?;
     }
     Ok(())
@@ -334,11 +335,10 @@ fn recovered(account: &Account) -> Vec<String> {
         lines.push(format!("{} made to agree again", many(ledger.repairs.len(), "action was", "actions were")));
     }
     lines.extend(ledger.findings.iter().map(|finding| format!("the ledger needs somebody to look: {finding}")));
-    if !ledger.orphans.is_empty() {
-        lines.push(format!(
-            "{} begun and have no end: see `kauri ledger orphans`",
-            many(ledger.orphans.len(), "action was", "actions were")
-        ));
+    match ledger.orphans.len() {
+        0 => {}
+        1 => lines.push("1 action was begun and has no end: see `kauri ledger orphans`".to_owned()),
+        many => lines.push(format!("{many} actions were begun and have no end: see `kauri ledger orphans`")),
     }
     lines
 }

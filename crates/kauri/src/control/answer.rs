@@ -1,9 +1,10 @@
 //! What a request does with a runtime.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kauri_runtime::run::{Job, Run, RunFault, Runs, Submission};
-use kauri_runtime::{Drain, Error, Runtime, Sent};
+use kauri_runtime::run::{Class, Job, Run, RunFault, Runs, Submission};
+use kauri_runtime::{Drain, Error, Look, Runtime, Sent};
 use kauri_wire::{InboxKey, JobId, MessageRef, RunId, Seq, Timestamp, WorkerId};
 use serde_json::{Value, json};
 
@@ -226,19 +227,30 @@ fn pause(runs: &Runs, args: &Value, is_paused: bool) -> Answer {
 }
 
 fn classes(runtime: &Runtime) -> Answer {
-    let runs = runtime.runs();
-    let mut all = Vec::new();
-    for name in runs.classes()? {
-        let Some((class, is_paused)) = runs.class(&name)? else { continue };
-        all.push(json!({
+    Ok(classes_json(&Look::at(&**runtime.substrate())?)?.into())
+}
+
+/// The classes of a store, for people and programs: what is under way does not wait.
+///
+/// # Errors
+/// If the store fails or a row is damaged.
+pub fn classes_json(look: &Look<'_>) -> kauri_runtime::Result<Vec<Value>> {
+    let mut busy: BTreeMap<Box<str>, u64> = BTreeMap::new();
+    for (run, _) in look.running(usize::MAX)? {
+        *busy.entry(run.class).or_default() += 1;
+    }
+    let class = |(name, class, messages, is_paused): (String, Class, u64, bool)| {
+        let busy = busy.get(&*name).copied().unwrap_or(0);
+        json!({
             "class": name,
             "worker": class.worker.0,
             "paused": is_paused,
-            "waiting": runtime.depth(class.worker)?,
+            "waiting": messages.saturating_sub(busy),
+            "running": busy,
             "attempts": class.retry.attempts_max,
-        }));
-    }
-    Ok(all.into())
+        })
+    };
+    Ok(look.classes()?.into_iter().map(class).collect())
 }
 
 fn keys(args: &Value) -> Result<Vec<InboxKey>, Fault> {

@@ -24,7 +24,7 @@ use kauri_runtime::run::Run;
 use serde_json::{Value, json};
 
 pub(crate) use self::answer::unknown;
-pub use self::answer::{WORDS, answer};
+pub use self::answer::{WORDS, answer, classes_json};
 pub use self::client::{AskError, Client};
 pub use self::serve::{Answering, Server};
 

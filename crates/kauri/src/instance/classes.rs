@@ -18,8 +18,8 @@ use crate::home::Layout;
 const FIRST_WORKER: i64 = 1_000;
 /// What the names of our schedules begin with.
 const SCHEDULE: &str = "job:";
-/// A run is noticed to be cancelled, and one of a dead worker to be free, within such a time.
-const LEASE: Duration = Duration::from_secs(3);
+/// A run whose thread is silent for so long is taken over by another: longer than anything that a busy machine does to a thread.
+const LEASE: Duration = Duration::from_secs(30);
 /// What a command says is in the store within this time.
 const INGESTION: Ingestion =
     Ingestion::Streaming { events_max: 500, bytes_max: 1 << 20, interval: Some(Duration::from_millis(50)) };

@@ -51,7 +51,7 @@ pub enum UpError {
     /// The store or what is in it.
     Runtime(RuntimeError),
     /// The system, and what it was asked.
-    System(&'static str, std::io::Error),
+    System(String, std::io::Error),
 }
 
 impl fmt::Display for UpError {
@@ -191,10 +191,12 @@ impl Instance {
         let desk = Arc::clone(&self.desk);
         let answering = Arc::new(move |what: &str, args: &serde_json::Value| desk.answer(what, args));
         let server = Server::start(&self.layout, answering);
-        self.server = Some(server.map_err(|error| UpError::System("answer on the control socket", error))?);
+        self.server = Some(server.map_err(|error| UpError::System("answer on the control socket".to_owned(), error))?);
         let outbox = self.layout.home().join(&self.config.outbox.value);
         let upkeep = Upkeep::start(&self.runtime, &outbox, self.config.sweep.value, Arc::clone(&self.desk));
-        self.upkeep = Some(upkeep.map_err(|error| UpError::System("write the file of the outbox", error))?);
+        self.upkeep = Some(upkeep.map_err(|error| {
+            UpError::System(format!("write messages of the outbox into {}", outbox.display()), error)
+        })?);
         match self.switch_reason() {
             Some(_) => self.desk.stand(Standing::Stopped),
             None => self.work()?,
@@ -345,7 +347,8 @@ fn take_over(layout: &Layout, failures: Option<&Arc<Failures>>) -> Result<(Runti
 
 /// The store of a home, made if it is missing.
 fn open_store(layout: &Layout) -> Result<Arc<TreeSubstrate>, UpError> {
-    let disk = OsDisk::new(layout.runtime()).map_err(|error| UpError::System("open the home", error))?;
+    let disk = OsDisk::new(layout.runtime())
+        .map_err(|error| UpError::System(format!("open {}", layout.runtime().display()), error))?;
     let store = Options::new().cache_bytes(CACHE_BYTES).open(&disk, "store.kauri")?;
     Ok(Arc::new(TreeSubstrate::new(store)))
 }
@@ -361,7 +364,7 @@ fn under_way(substrate: &TreeSubstrate) -> Result<Vec<RunId>, UpError> {
 }
 
 fn open_files(layout: &Layout) -> Result<Files, UpError> {
-    let failed = |error| UpError::System("make the directory of artifacts", error);
+    let failed = |error| UpError::System(format!("make {}", layout.files().display()), error);
     make_directory(&layout.files()).map_err(failed)?;
     let disk = OsDisk::new(layout.files()).map_err(failed)?;
     let artifacts =

@@ -15,24 +15,24 @@ use crate::homes::Scratch;
 use crate::{answer, kauri, refusal};
 
 /// How long something that must come is waited for, on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A home with this configuration.
-fn home(name: &str, config: &str) -> Scratch {
+pub(crate) fn home(name: &str, config: &str) -> Scratch {
     let home = Scratch::new(name);
     std::fs::write(home.layout.config(), config).expect("written");
     home
 }
 
 /// An instance that is gone when the test is.
-struct Up {
+pub(crate) struct Up {
     child: Child,
     lines: Receiver<Value>,
     home: String,
 }
 
 impl Up {
-    fn start(home: &Scratch) -> (Self, Value) {
+    pub(crate) fn start(home: &Scratch) -> (Self, Value) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kauri"))
             .args(["up", "--json", "--home", home.path()])
             .stdin(Stdio::null())
@@ -56,36 +56,36 @@ impl Up {
     }
 
     /// The next line, which must be this.
-    fn hear(&self, event: &str) -> Value {
+    pub(crate) fn hear(&self, event: &str) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{event} never came: {error}"));
         assert_eq!(line["event"], event, "{line}");
         line
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a pid");
         kill_process(pid, signal).expect("it is ours");
     }
 
     /// Waits for its end: its exit code.
-    fn code(mut self) -> Option<i32> {
+    pub(crate) fn code(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("a child");
     }
 
-    fn say(&self, args: &[&str]) -> String {
+    pub(crate) fn say(&self, args: &[&str]) -> String {
         answer(&[args, &["--home", &self.home]].concat(), b"")
     }
 
-    fn ask(&self, args: &[&str]) -> Value {
+    pub(crate) fn ask(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.say(&[args, &["--json"]].concat())).expect("JSON")
     }
 
-    fn submit(&self, args: &[&str]) -> String {
+    pub(crate) fn submit(&self, args: &[&str]) -> String {
         self.ask(&[&["submit"], args].concat())["run_id"].as_str().expect("an id").to_owned()
     }
 }
@@ -97,20 +97,20 @@ impl Drop for Up {
     }
 }
 
-fn on(home: &Scratch, args: &[&str]) -> Output {
+pub(crate) fn on(home: &Scratch, args: &[&str]) -> Output {
     kauri(&[args, &["--home", home.path()]].concat(), b"")
 }
 
-fn objects(text: &[u8]) -> Vec<Value> {
+pub(crate) fn objects(text: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(text).expect("text");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-fn show(home: &Scratch, run: &str) -> Value {
+pub(crate) fn show(home: &Scratch, run: &str) -> Value {
     objects(&on(home, &["runs", "show", run, "--json"]).stdout).remove(0)
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "never: {what}");
@@ -129,19 +129,19 @@ fn is_gone(pid: &str) -> bool {
 }
 
 /// What a run has logged.
-fn log(home: &Scratch, run: &str) -> Vec<String> {
+pub(crate) fn log(home: &Scratch, run: &str) -> Vec<String> {
     let events = objects(&on(home, &["events", run, "--json"]).stdout);
     let logs = events.iter().filter(|event| event["type"] == "log");
     logs.map(|event| event["payload"]["message"].as_str().expect("text").to_owned()).collect()
 }
 
-const HELLO: &str = r#"
+pub(crate) const HELLO: &str = r#"
 [job.hello]
 command = ["sh", "-c", "read job; echo got \"$job\"; echo \"$KAURI_ATTEMPT $KAURI_CLASS\"; echo '{\"type\":\"page\",\"n\":1}'"]
 "#;
 
 /// Runs until a file is there, the first time; a second attempt ends at once.
-const SLOW: &str = r#"
+pub(crate) const SLOW: &str = r#"
 [job.slow]
 command = ["sh", "-c", "echo pid $$; if [ $KAURI_ATTEMPT = 1 ]; then while [ ! -e go ]; do sleep 0.05; done; fi; echo done"]
 retry = { attempts = 2, pause = "1ms" }
@@ -212,7 +212,7 @@ fn a_killed_instance_is_taken_over_and_its_work_finishes() {
     up.kill();
 }
 
-fn stats(home: &Scratch) -> Value {
+pub(crate) fn stats(home: &Scratch) -> Value {
     let mut client = kauri::control::Client::connect(&home.layout).expect("ours").expect("running");
     client.ask("stats", &json!({}), Duration::ZERO).expect("answered")
 }

@@ -11,6 +11,7 @@ mod manners;
 mod messages;
 mod runs;
 mod store;
+mod working;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
