@@ -23,6 +23,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $field: u64,)*
             /// How long steps took.
             pub latency: Latency,
+            /// How long runs took, from when somebody began them until they were sealed or parked, in one go.
+            pub run_latency: Latency,
         }
 
         const NAMES: &[&str] = &[$(stringify!($field),)*];
@@ -33,9 +35,9 @@ macro_rules! counters {
                 NAMES.iter().copied().zip([$(self.$field,)*])
             }
 
-            fn of(counters: &[AtomicU64], latency: Latency) -> Self {
+            fn of(counters: &[AtomicU64], latency: Latency, run_latency: Latency) -> Self {
                 let mut values = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
-                Self { $($field: values.next().unwrap_or_default(),)* latency }
+                Self { $($field: values.next().unwrap_or_default(),)* latency, run_latency }
             }
         }
     };
@@ -80,6 +82,12 @@ counters! {
     Commits commits;
     /// Ids forgotten by sweeps.
     Swept swept;
+    /// Runs that somebody began, or went on with.
+    RunsDriven runs_driven;
+    /// Runs of those that ended well.
+    RunsSucceeded runs_succeeded;
+    /// Runs of those that ended otherwise.
+    RunsFailed runs_failed;
 }
 
 /// How long steps took.
@@ -102,11 +110,16 @@ pub struct Latency {
 pub(crate) struct Metrics {
     counters: [AtomicU64; NAMES.len()],
     latency: Mutex<Histogram>,
+    run_latency: Mutex<Histogram>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), latency: Mutex::default() }
+        Self {
+            counters: std::array::from_fn(|_| AtomicU64::new(0)),
+            latency: Mutex::default(),
+            run_latency: Mutex::default(),
+        }
     }
 }
 
@@ -122,22 +135,30 @@ impl Metrics {
         times.iter().for_each(|time| latency.add(*time));
     }
 
+    pub(crate) fn run_took(&self, time: Duration) {
+        self.run_latency.lock().unwrap_or_else(PoisonError::into_inner).add(time);
+    }
+
     pub(crate) fn counts(&self) -> Counts {
-        let latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        let summary = Latency {
-            samples: latency.count(),
-            total: latency.total(),
-            max: latency.max(),
-            p50: latency.quantile(0.50),
-            p99: latency.quantile(0.99),
-        };
-        drop(latency);
-        Counts::of(&self.counters, summary)
+        Counts::of(&self.counters, summary(&self.latency), summary(&self.run_latency))
     }
 
     pub(crate) fn reset(&self) {
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
-        *self.latency.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::default();
+        for times in [&self.latency, &self.run_latency] {
+            *times.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::default();
+        }
+    }
+}
+
+fn summary(times: &Mutex<Histogram>) -> Latency {
+    let times = times.lock().unwrap_or_else(PoisonError::into_inner);
+    Latency {
+        samples: times.count(),
+        total: times.total(),
+        max: times.max(),
+        p50: times.quantile(0.50),
+        p99: times.quantile(0.99),
     }
 }
 

@@ -137,6 +137,12 @@ impl Pool {
         self.shared.is_stopping()
     }
 
+    /// Whether every thread has ended: then [`join`](Self::join) does not wait.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
     /// Stops the workers, waits for their threads, and gives back what was claimed and not begun.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use crate::metrics::{Counter, Counts, Gauges, Metrics};
 use crate::observe::{Observation, Observer};
 use crate::policy::Policy;
 use crate::read::View;
+use crate::run::Recovered;
 use crate::schema::{
     self, DEADLINES, DEDUPE, INBOX, OUTBOX, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
@@ -136,11 +137,13 @@ impl Builder {
             outbox: Mutex::new(()),
             flow: Mutex::default(),
             stopped: AtomicBool::new(false),
+            recovered: std::sync::OnceLock::new(),
             #[cfg(feature = "planted")]
             planted: self.planted,
         };
         let runtime = Runtime { shared: Arc::new(shared) };
-        runtime.runs().recover()?;
+        let recovered = runtime.runs().recover()?;
+        runtime.shared.recovered.get_or_init(|| recovered);
         Ok(runtime)
     }
 }
@@ -199,6 +202,8 @@ pub(crate) struct Shared {
     pub(crate) outbox: Mutex<()>,
     pub(crate) flow: Mutex<Flow>,
     pub(crate) stopped: AtomicBool,
+    /// What this start found, set once before anybody can ask.
+    recovered: std::sync::OnceLock<Recovered>,
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Bug>,
 }
@@ -375,6 +380,12 @@ impl Runtime {
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.shared.incarnation
+    }
+
+    /// What this start did about runs whose driver had died.
+    #[must_use]
+    pub fn recovered(&self) -> Recovered {
+        self.shared.recovered.get().cloned().unwrap_or_default()
     }
 
     /// What it stands on.

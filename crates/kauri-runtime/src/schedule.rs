@@ -89,7 +89,11 @@ impl When {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether it has slots.
+    ///
+    /// # Errors
+    /// `Schedule` if it has none, or is no cron expression.
+    pub fn check(&self) -> Result<()> {
         match self {
             Self::Every(distance) if distance.as_millis() == 0 => {
                 Err(Error::Schedule("expected an interval of a millisecond at least, found less".into()))

@@ -4,9 +4,13 @@
 //! home/                              0700: everything that must survive, for its owner alone
 //! home/runtime/store.kauri           the store of the runtime: messages, timers, jobs, runs, what the application keeps
 //! home/runtime/home.lock, .meta      who works here
+//! home/runtime/control.sock          where a running instance is asked
 //! home/runtime/runtime.db            actions, runs and state, for any SQLite tool
 //! home/runtime/actions_wal.jsonl     what was begun and what ended, a line each
 //! home/runtime/KILL_SWITCH           its being there stops everything
+//! home/kauri.toml                    which classes of jobs there are, and how an instance runs them
+//! home/outbox.jsonl                  messages that left, a line each
+//! home/files/                        what scripts that speak run frames keep
 //! home/artifacts/<SHA-256>           results of actions
 //! home/audit/2026-02-21.jsonl        what was done and decided, in a chain of hashes
 //! ```
@@ -49,5 +53,23 @@ impl Layout {
     #[must_use]
     pub fn store(&self) -> PathBuf {
         self.runtime().join("store.kauri")
+    }
+
+    /// Where a running instance is asked.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.runtime().join("control.sock")
+    }
+
+    /// Which classes of jobs there are, and how an instance runs them.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.home.join("kauri.toml")
+    }
+
+    /// What scripts that speak run frames keep: artifacts and files.
+    #[must_use]
+    pub fn files(&self) -> PathBuf {
+        self.home.join("files")
     }
 }

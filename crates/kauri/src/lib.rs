@@ -23,9 +23,13 @@
 //! ```
 
 mod clock;
+mod config;
+pub mod control;
 mod home;
+pub mod instance;
 
 pub use clock::SystemClock;
+pub use config::{Config, ConfigError, JobConfig, ScheduleConfig, Setting, Source, parse_span, show_span};
 pub use home::Layout;
 pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;

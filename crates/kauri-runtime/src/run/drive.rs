@@ -25,6 +25,7 @@ use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
 use crate::substrate::{Change, Seen, Verdict};
+use crate::time::Mono;
 use crate::worker::{Rest, Tick, Work, Worker};
 
 /// What runs a run's script, seen from the store: it is given the run, and answers how it ended.
@@ -74,11 +75,14 @@ impl Worker {
             Begun::Busy => tick(0, Rest::Busy),
             Begun::Done => tick(1, Rest::More),
             Begun::Live(mut live, claimed) => {
+                let shared = Arc::clone(&self.runtime.shared);
+                shared.metrics.add(Counter::RunsDriven, 1);
+                let began = shared.mono();
                 let ended = self.drive_run(&mut live);
                 self.leave(&claimed);
                 if let Some(run) = ended? {
-                    let shared = &self.runtime.shared;
                     shared.metrics.add(Counter::Commits, 1);
+                    shared.count_run(&run, began);
                     shared.observe_run(&run);
                 }
                 tick(1, Rest::More)
@@ -289,6 +293,15 @@ fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
 }
 
 impl Shared {
+    fn count_run(&self, run: &Run, began: Mono) {
+        self.metrics.run_took(self.mono().since(began));
+        match run.outcome() {
+            Some(outcome) if outcome.is_success() => self.metrics.add(Counter::RunsSucceeded, 1),
+            Some(_) => self.metrics.add(Counter::RunsFailed, 1),
+            None => {}
+        }
+    }
+
     /// Tells the observers of a run that was sealed or parked.
     fn observe_run(&self, run: &Run) {
         if self.has_observers() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use kauri_wire::RunId;
 
+use super::class::{Class, ClassRow};
 use super::event::{self, Stored};
 use super::index;
 use super::make;
@@ -11,7 +12,8 @@ use super::row::Run;
 use super::runs::{Lineage, lineage};
 use crate::error::Result;
 use crate::look::Look;
-use crate::schema::{RUN_INDEX, RUNS};
+use crate::runtime::inbox_range;
+use crate::schema::{INBOX, RUN_INDEX, RUNS};
 use crate::substrate::{KeyRange, prefix_end};
 
 impl Look<'_> {
@@ -37,6 +39,22 @@ impl Look<'_> {
             found.push(Run::decode(index::last_run(&key)?, &row)?);
         }
         Ok(found)
+    }
+
+    /// The classes by name, each with how many messages are in the inbox of its worker, those of runs that are under way included, and whether it
+    /// is paused.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn classes(&self) -> Result<Vec<(String, Class, u64, bool)>> {
+        let until = prefix_end(index::CLASSES);
+        let range = KeyRange { from: index::CLASSES, until: until.as_deref() };
+        self.each(&RUN_INDEX, range, usize::MAX, |key, row| {
+            let ClassRow { class, is_paused } = ClassRow::decode(row)?;
+            let (from, until) = inbox_range(class.worker);
+            let waiting = self.view.as_rows().count(&INBOX, KeyRange { from: &from, until: until.as_deref() })?;
+            Ok((String::from_utf8_lossy(&key[index::CLASSES.len()..]).into_owned(), class, waiting, is_paused))
+        })
     }
 
     /// A run as it stands.

@@ -95,7 +95,7 @@ pub use memory::MemorySink;
 pub use outcome::{Origin, Outcome, Outcomes, State};
 pub use pipe::Pipe;
 pub use row::{Run, chain};
-pub use runs::{Cancelled, Lineage, Runs};
+pub use runs::{Cancelled, Lineage, Recovered, Runs};
 pub use scripted::{Scripted, Setup};
 pub use seal::Ending;
 pub use session::{

@@ -38,6 +38,28 @@ impl Runs {
     /// `Schedule` if it has no slots, or the submission has what only one job can have: ids, a key, a time, a deadline, jobs to wait for.
     /// `NoClass`, `Name`, or if the substrate fails.
     pub fn schedule(&self, name: &str, when: &When, catch_up: CatchUp, job: &Submission) -> Result<Schedule> {
+        let message = self.slot_message(name, job)?;
+        self.runtime().schedule(name, when, catch_up, &message)
+    }
+
+    /// As [`schedule`](Self::schedule), but a schedule that is the same stays as it is, with its next slot: whoever says this at each
+    /// start loses no slot. Tells whether it was another, or none.
+    ///
+    /// # Errors
+    /// As for `schedule`.
+    pub fn keep_schedule(&self, name: &str, when: &When, catch_up: CatchUp, job: &Submission) -> Result<bool> {
+        let message = self.slot_message(name, job)?;
+        let frame = message.encode()?;
+        let is_same =
+            |schedule: &Schedule| schedule.when == *when && schedule.catch_up == catch_up && schedule.frame == frame;
+        if self.runtime().schedules()?.iter().any(|(found, schedule)| found == name && is_same(schedule)) {
+            return Ok(false);
+        }
+        self.runtime().schedule(name, when, catch_up, &message)?;
+        Ok(true)
+    }
+
+    fn slot_message(&self, name: &str, job: &Submission) -> Result<Message> {
         check_name("a schedule's name", name)?;
         if name.len() > NAME_BYTES_MAX {
             return Err(RunFault::Name { of: "a schedule's name", most: NAME_BYTES_MAX, found: name.len() }.into());
@@ -49,8 +71,7 @@ impl Runs {
             return Err(Error::Schedule(words.into()));
         }
         let worker = self.read(|view| make::class(view, &job.class))?.class.worker;
-        let message = Message::command(worker, MessageId::new(name)?, encode(job)).with(Flags::DURABLE);
-        self.runtime().schedule(name, when, catch_up, &message)
+        Ok(Message::command(worker, MessageId::new(name)?, encode(job)).with(Flags::DURABLE))
     }
 }
 

@@ -54,6 +54,15 @@ pub struct Cancelled {
     pub ended: u64,
 }
 
+/// What a start did about runs whose driver had died with an earlier one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recovered {
+    /// These go on, with what their steps recorded.
+    pub resumed: Vec<RunId>,
+    /// These were ended: with a crash, or because they had been cancelled or their deadline had come.
+    pub ended: Vec<(RunId, Outcome)>,
+}
+
 /// A run with those before and after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lineage {
@@ -312,12 +321,12 @@ impl Runs {
     }
 
     /// Ends every run whose driver died with an earlier incarnation: with a crash, and another run if its class wants one. Those that
-    /// are to be resumed are sent again if nothing else will. Answers how many there were. A runtime does this when it starts.
+    /// are to be resumed are sent again if nothing else will. Answers what became of each. A runtime does this when it starts.
     ///
     /// # Errors
     /// If the substrate fails or a row is damaged.
-    pub(crate) fn recover(&self) -> Result<usize> {
-        let mut done = 0;
+    pub(crate) fn recover(&self) -> Result<Recovered> {
+        let mut done = Recovered::default();
         let mut from = index::RUNNING.to_vec();
         loop {
             let keys = self.read(|view| {
@@ -333,16 +342,21 @@ impl Runs {
             let Some(last) = keys.last() else { return Ok(done) };
             from = [&last[..], &[0]].concat();
             for key in &keys {
-                self.recover_one(index::last_run(key)?)?;
-                done += 1;
+                let id = index::last_run(key)?;
+                match self.recover_one(id)? {
+                    Some(outcome) => done.ended.push((id, outcome)),
+                    None => done.resumed.push(id),
+                }
             }
         }
     }
 
-    fn recover_one(&self, id: RunId) -> Result<()> {
+    /// How it ended, if it does not go on.
+    fn recover_one(&self, id: RunId) -> Result<Option<Outcome>> {
         self.atomically(|block| {
             let run = make::run(block, id)?;
-            super::drive::take_over(block, self.shared(), run).map(drop)
+            super::drive::take_over(block, self.shared(), run)?;
+            Ok(make::run(block, id)?.outcome())
         })
     }
 }

@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -177,11 +178,14 @@ impl Drive for Scripted {
     }
 }
 
+/// A run that is to be cancelled is noticed within this time, however long its lease is.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
 fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
     // Who asked may have stopped waiting: then nobody hears the answer.
     loop {
-        match asked.recv_timeout(live.renewal()) {
+        match asked.recv_timeout(live.renewal().min(LOOK_EVERY)) {
             Ok(Asked::Append(events, answer)) => {
                 let _ = answer.send(live.append(&events));
             }

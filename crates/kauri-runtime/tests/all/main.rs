@@ -14,6 +14,7 @@ mod messages;
 mod observing;
 mod outboxes;
 mod paths;
+mod processes;
 mod protocol;
 mod restores;
 mod run_jobs;

@@ -436,6 +436,21 @@ fn a_scheduled_job_is_submitted_once_in_each_slot() {
 }
 
 #[test]
+fn a_schedule_that_is_kept_loses_no_slot_and_one_that_changed_begins_anew() {
+    let (setup, runs) = setup();
+    let every = When::Every(Duration::from_secs(60));
+    let next = || setup.runtime.schedules().unwrap()[0].1.next.unwrap().0;
+    assert!(runs.keep_schedule("nightly", &every, CatchUp::Every, &work("tick")).unwrap());
+    let first = next();
+    setup.advance(50_000);
+    assert!(!runs.keep_schedule("nightly", &every, CatchUp::Every, &work("tick")).unwrap());
+    assert_eq!(next(), first, "as it was");
+    assert!(runs.keep_schedule("nightly", &every, CatchUp::Every, &work("tock")).unwrap());
+    assert_eq!(next(), first + 50_000, "from now on");
+    assert!(runs.keep_schedule("nightly", &every, CatchUp::Latest, &work("tock")).unwrap());
+}
+
+#[test]
 fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
     for (exit, expected) in [(Exit::Root, DONE), (Exit::All, Outcome::ScriptError)] {
         let (setup, runs) = tree_setup(FanOut { depth_max: 1, exit, ..FanOut::default() });

@@ -3,12 +3,13 @@
 use std::io::Write;
 
 use kauri::ledger::{Clock as _, SystemClock};
-use kauri::runtime::{DeadLetter, Drain, Runtime, Sent};
+use kauri::runtime::DeadLetter;
 use kauri::wire::{InboxKey, Seq, WorkerId};
 use serde_json::{Value, json};
 
 use super::Trouble;
-use super::home::{HomeArgs, look, span, work};
+use super::ask::Reach;
+use super::home::{HomeArgs, look, span};
 use super::messages::{frame_cells, frame_json};
 use super::table::{list, moment, plain, short};
 
@@ -20,8 +21,8 @@ Examples:
   kauri dead-letters replay 7/12     back into the inbox, with a new budget
   kauri dead-letters purge --older-than 30d
 
-A dead letter is named by its worker and its number, as `list` prints them; after `--`, if that begins with a minus. Replaying and purging take the lock of the home, and start a
-runtime there, which takes over what an earlier one left.")]
+A dead letter is named by its worker and its number, as `list` prints them; after `--`, if that begins with a minus. Replaying and purging are done by the
+instance that runs there, or else here, under the lock of the home.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -98,52 +99,32 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
             show(*key, found.as_ref(), args.json, out)
         }
         Command::Replay { keys, .. } => {
-            let done = work(&args.home, |runtime| replay(runtime, keys))?.unwrap_or_default();
+            let done = ask(&args.home, "replay_dead_letters", &json!({ "keys": names(keys) }), out)?;
             tell(keys, &done, "replayed", args.json, out)
         }
         Command::Purge { keys, older_than, .. } => {
             let before = older_than.map(|span| SystemClock.now().0.saturating_sub(span));
-            let done = work(&args.home, |runtime| purge(runtime, keys, before))?.unwrap_or_default();
+            let wish = json!({ "keys": names(keys), "before_ms": before });
+            let done = ask(&args.home, "purge_dead_letters", &wish, out)?;
             tell(keys, &done, "purged", args.json, out)
         }
     }
 }
 
+fn names(keys: &[InboxKey]) -> Vec<String> {
+    keys.iter().copied().map(name).collect()
+}
+
 /// A dead letter that something was done with, and where its message went, if anywhere.
 type Done = (InboxKey, Option<InboxKey>);
 
-fn replay(runtime: &Runtime, keys: &[InboxKey]) -> kauri::runtime::Result<Vec<Done>> {
-    let mut wanted = keys.to_vec();
-    if keys.is_empty() {
-        runtime.drain_dead_letters(None, |key, letter| {
-            if kauri::wire::MessageRef::decode(&letter.frame).is_ok() {
-                wanted.push(key);
-            }
-            Drain::Leave
-        })?;
-    }
-    let mut done = Vec::new();
-    for key in wanted {
-        if let Some(sent) = runtime.replay(key)? {
-            done.push((key, if let Sent::Inbox(to) = sent { Some(to) } else { None }));
-        }
-    }
-    Ok(done)
-}
-
-fn purge(runtime: &Runtime, keys: &[InboxKey], before: Option<i64>) -> kauri::runtime::Result<Vec<Done>> {
-    let mut done = Vec::new();
-    runtime.drain_dead_letters(None, |key, letter| {
-        let is_meant = match before {
-            Some(before) => letter.failed_at.0 < before,
-            None => keys.is_empty() || keys.contains(&key),
-        };
-        if is_meant {
-            done.push((key, None));
-        }
-        if is_meant { Drain::Take } else { Drain::Leave }
-    })?;
-    Ok(done)
+/// By whoever runs there, or here if nobody does; nothing if there is no store yet.
+fn ask(home: &HomeArgs, what: &str, wish: &Value, out: &mut impl Write) -> Result<Vec<Done>, Trouble> {
+    let Some(mut reach) = Reach::existing(home)? else { return Ok(Vec::new()) };
+    let done = reach.ask_or_say(what, wish, false, out)?;
+    let read = |value: &Value| value.as_str().and_then(|text| key(text).ok());
+    let done = done.as_array().into_iter().flatten();
+    Ok(done.filter_map(|done| Some((read(&done["key"])?, read(&done["to"])))).collect())
 }
 
 fn tell(keys: &[InboxKey], done: &[Done], what: &str, json: bool, out: &mut impl Write) -> Result<(), Trouble> {

@@ -2,14 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use kauri::ledger::Home;
+use kauri::Layout;
 use kauri::runtime::substrate::TreeSubstrate;
-use kauri::runtime::{self, Look, Runtime};
+use kauri::runtime::{self, Look};
 use kauri::tree::disk::OsDisk;
 use kauri::tree::{Error, Options};
-use kauri::{Layout, SystemClock};
 
 use super::Trouble;
 
@@ -25,6 +23,11 @@ pub(super) struct HomeArgs {
 }
 
 impl HomeArgs {
+    /// The argument that names the same home again, with a space before it; nothing if it need not be named.
+    pub(super) fn shown(&self) -> String {
+        self.home.as_ref().map_or_else(String::new, |home| format!(" --home {}", home.display()))
+    }
+
     pub(super) fn layout(&self) -> Layout {
         let named = |name: OsString| Some(name).filter(|name| !name.is_empty()).map(PathBuf::from);
         let meant = self.home.clone().or_else(|| std::env::var_os("KAURI_HOME").and_then(named));
@@ -80,27 +83,6 @@ pub(super) fn look<T>(home: &HomeArgs, read: impl Fn(&Look<'_>) -> runtime::Resu
 
 fn wrong(layout: &Layout, error: &runtime::Error) -> Trouble {
     Trouble::Wrong(format!("{}: {error}", layout.store().display()))
-}
-
-/// What `work` does with the runtime of a home, under the lock of the home; nothing if there is no store yet. A start takes over what an
-/// earlier one left, as any start does.
-pub(super) fn work<T>(
-    home: &HomeArgs,
-    work: impl FnOnce(&Runtime) -> runtime::Result<T>,
-) -> Result<Option<T>, Trouble> {
-    let layout = there(home)?;
-    if !layout.store().exists() {
-        return Ok(None);
-    }
-    let _lock = Home::lock(layout.home()).map_err(|error| Trouble::Wrong(error.to_string()))?;
-    let worked = || {
-        let disk = OsDisk::new(layout.runtime()).map_err(Error::from)?;
-        let store = Options::new().cache_bytes(CACHE_BYTES).keeper(false).open(&disk, "store.kauri")?;
-        let substrate = Arc::new(TreeSubstrate::new(store));
-        let runtime = Runtime::builder(substrate, Arc::new(SystemClock::new())).existing().start()?;
-        work(&runtime)
-    };
-    worked().map(Some).map_err(|error| wrong(&layout, &error))
 }
 
 /// A span of time as people write it: `90s`, `15m`, `2h`, `7d`. In milliseconds.

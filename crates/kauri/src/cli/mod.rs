@@ -3,7 +3,10 @@
 //! Exit codes: 0 as asked, 1 the answer is no (a check found mismatches, a row is missing), 2 the question was wrong (arguments, input).
 //! The doctor: 0 all fine, 1 warnings, 2 failures.
 
+mod ask;
 mod audit;
+mod classes;
+mod config;
 mod dead_letters;
 mod demo;
 mod doctor;
@@ -14,8 +17,10 @@ mod messages;
 mod progress;
 mod runs;
 mod store;
+mod submit;
 mod switch;
 mod table;
+mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,6 +39,18 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run what kauri.toml says: take jobs, begin them on time, retry them, survive
+    Up(up::Args),
+    /// Ask for a job of a class of kauri.toml
+    Submit(submit::Args),
+    /// List classes of jobs, and let none of their runs begin for a while
+    Classes(classes::Args),
+    /// Print what a run said, in order
+    Events(runs::EventsArgs),
+    /// Print the runs above and under a run as a tree
+    Lineage(runs::LineageArgs),
+    /// Print the configuration in effect, and where each value comes from
+    Config(config::Args),
     /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
     Demo(demo::Args),
     /// Examine a home: what is wrong there, and what to do about it
@@ -58,7 +75,7 @@ enum Command {
     Outbox(messages::Args),
     /// List, show, replay and purge messages that will not be handled again by themselves
     DeadLetters(dead_letters::Args),
-    /// List and show runs, what they said, and how they hang together
+    /// List, show and follow runs, cancel and retry them
     Runs(runs::Args),
     /// Look into a store's file, change it, copy it, make it shorter
     Store(store::Args),
@@ -91,6 +108,12 @@ pub(crate) fn main() -> ExitCode {
     };
     let mut out = io::stdout().lock();
     let done = match args.command {
+        Command::Up(args) => up::run(&args, &mut out),
+        Command::Submit(args) => submit::run(&args, &mut out),
+        Command::Classes(args) => classes::run(&args, &mut out),
+        Command::Events(args) => runs::events(&args, &mut out),
+        Command::Lineage(args) => runs::lineage(&args, &mut out),
+        Command::Config(args) => config::run(&args, &mut out),
         Command::Demo(args) => demo::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),
         Command::Frame(args) => frame::run(args, &mut out),

@@ -5,11 +5,13 @@ mod demo;
 mod doctor;
 mod frame;
 mod homes;
+mod instances;
 mod ledger;
 mod manners;
 mod messages;
 mod runs;
 mod store;
+mod working;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -104,7 +104,7 @@ impl Context {
         (Arc::clone(self.emitter.gate()), self.call)
     }
 
-    fn files(&self) -> Result<&Files, EmitError> {
+    pub(super) fn files(&self) -> Result<&Files, EmitError> {
         self.files.as_ref().ok_or(EmitError::NoFiles)
     }
 

@@ -43,8 +43,14 @@ mod drive;
 mod emit;
 mod error;
 mod executor;
+#[cfg(unix)]
+mod framed;
 mod hook;
+#[cfg(unix)]
+mod lines;
 mod plan;
+#[cfg(unix)]
+mod process;
 mod report;
 mod resource;
 mod rust;
@@ -59,6 +65,8 @@ pub use error::ScriptError;
 pub use executor::{Call, Called, Executor, Prepared, TerminalSignal};
 pub use hook::{Hook, Hooks, LoadError};
 pub use plan::{Deadlines, Plan, RunInfo};
+#[cfg(unix)]
+pub use process::{Groups, NoGroups, Process, Protocol};
 pub use report::{Report, Swallowed, Verdict};
 pub use resource::{Held, Resource};
 pub use rust::{Rust, Script};

@@ -1,8 +1,12 @@
-//! `kauri runs`: executions of jobs, what they said, and how they hang together. Takes no lock and starts nothing.
+//! `kauri runs`: executions of jobs, what they said, and how they hang together. What only looks takes no lock and starts nothing.
+
+mod acts;
+mod report;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use kauri::control::run_json as to_json;
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::run::{Lineage, Outcome, Run, RunFault};
 use kauri::runtime::{self, Error, Look};
@@ -13,6 +17,8 @@ use super::Trouble;
 use super::home::{HomeArgs, look, span};
 use super::table::{list, moment, plain, short};
 
+pub(crate) use self::acts::wait_for;
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +26,9 @@ Examples:
   kauri runs list --class crawl --since 2h
   kauri runs show 019d2c5e-7a10-7c3e-8f00-0123456789ab
   kauri runs events 019d2c5e-7a10-7c3e-8f00-0123456789ab --json
-  kauri runs lineage 019d2c5e-7a10-7c3e-8f00-0123456789ab")]
+  kauri runs tail 019d2c5e-7a10-7c3e-8f00-0123456789ab
+  kauri runs retry 019d2c5e-7a10-7c3e-8f00-0123456789ab --input @other.json
+  kauri runs report 019d2c5e-7a10-7c3e-8f00-0123456789ab")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -70,6 +78,22 @@ enum Command {
         /// The run
         run: RunId,
     },
+    /// Print what a run says as it says it, until it has ended; exit code 1 if nothing runs that could end it
+    Tail(acts::TailArgs),
+    /// Wait until the job of a run has ended, with all its attempts; exit code 0 if it ended well
+    Wait(acts::WaitArgs),
+    /// Cancel a run with everything under it, and all that follows it
+    Cancel {
+        /// The run
+        run: RunId,
+    },
+    /// Run a job again whose last run failed
+    Retry(acts::RetryArgs),
+    /// Print what there is to know of a run: attempts, what it said, why it failed; exit code 1 if there is no such run
+    Report {
+        /// The run
+        run: RunId,
+    },
 }
 
 /// How many runs are looked at in one go.
@@ -95,28 +119,87 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
             let found = found(*run, args.json, look(&args.home, |look| some(look.run(*run)))?.flatten(), out)?;
             show(&found, args.json, out)
         }
-        Command::Events { run, from, limit } => {
-            let read = |look: &Look<'_>| {
-                some(look.run(*run).and_then(|run| {
-                    let events = look.events(run.id, *from, *limit)?;
-                    Ok((run, events))
-                }))
-            };
-            let (run, events) = found(*run, args.json, look(&args.home, read)?.flatten(), out)?;
-            let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
-            let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
-            let cells = |value: &Value| {
-                let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-                vec![value["seq"].to_string(), text("ts"), text("type"), short(&value["payload"].to_string(), 100)]
-            };
-            let rows = values.iter().map(|value| (value.clone(), cells(value)));
-            list(rows, args.json, &["SEQ", "TIME", "TYPE", "PAYLOAD"], "it has said nothing", out)
-        }
-        Command::Lineage { run } => {
-            let found = found(*run, args.json, look(&args.home, |look| some(look.lineage(*run)))?.flatten(), out)?;
-            lineage(&found, args.json, out)
+        Command::Events { run, from, limit } => print_events(&args.home, *run, *from, *limit, args.json, out),
+        Command::Lineage { run } => print_lineage(&args.home, *run, args.json, out),
+        Command::Tail(tail) => acts::tail(&args.home, tail, args.json, out),
+        Command::Wait(wait) => acts::wait(&args.home, wait, args.json, out),
+        Command::Cancel { run } => acts::cancel(&args.home, *run, args.json, out),
+        Command::Retry(retry) => acts::retry(&args.home, retry, args.json, out),
+        Command::Report { run } => {
+            let read = |look: &Look<'_>| some(report::read(look, *run));
+            let found = found(*run, args.json, look(&args.home, read)?.flatten(), out)?;
+            report::print(&found, args.json, out)
         }
     }
+}
+
+/// `kauri events`, `kauri lineage`: the same as under `runs`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  kauri events 019d2c5e-7a10-7c3e-8f00-0123456789ab --from 100 --json")]
+pub(crate) struct EventsArgs {
+    /// The run
+    run: RunId,
+    /// From this number on
+    #[arg(long, default_value_t = 1, value_name = "SEQ")]
+    from: u64,
+    /// At most so many
+    #[arg(long, default_value_t = 1000, value_name = "ROWS")]
+    limit: usize,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  kauri lineage 019d2c5e-7a10-7c3e-8f00-0123456789ab")]
+pub(crate) struct LineageArgs {
+    /// The run
+    run: RunId,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), Trouble> {
+    print_events(&args.home, args.run, args.from, args.limit, args.json, out)
+}
+
+pub(crate) fn lineage(args: &LineageArgs, out: &mut impl Write) -> Result<(), Trouble> {
+    print_lineage(&args.home, args.run, args.json, out)
+}
+
+fn print_events(
+    home: &HomeArgs,
+    run: RunId,
+    from: u64,
+    limit: usize,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    let read = |look: &Look<'_>| {
+        some(look.run(run).and_then(|run| {
+            let events = look.events(run.id, from, limit)?;
+            Ok((run, events))
+        }))
+    };
+    let (run, events) = found(run, json, look(home, read)?.flatten(), out)?;
+    let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
+    let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
+    let cells = |value: &Value| {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        vec![value["seq"].to_string(), text("ts"), text("type"), short(&value["payload"].to_string(), 100)]
+    };
+    let rows = values.iter().map(|value| (value.clone(), cells(value)));
+    list(rows, json, &["SEQ", "TIME", "TYPE", "PAYLOAD"], "it has said nothing", out)
+}
+
+fn print_lineage(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let found = found(run, json, look(home, |look| some(look.lineage(run)))?.flatten(), out)?;
+    print_tree(&found, json, out)
 }
 
 /// That there is no such run is an answer.
@@ -160,15 +243,6 @@ impl Wanted<'_> {
     }
 }
 
-fn to_json(run: &Run) -> Value {
-    let mut value = run.to_json();
-    let at = |at: Option<kauri::wire::Timestamp>| at.map(|at| moment(at.0));
-    value["created"] = moment(run.created.0).into();
-    value["started"] = at(run.started).into();
-    value["ended"] = at(run.ended).into();
-    value
-}
-
 fn cells(run: &Run) -> Vec<String> {
     vec![
         run.id.to_string(),
@@ -197,7 +271,7 @@ fn show(run: &Run, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn lineage(found: &Lineage, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn print_tree(found: &Lineage, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let of = |runs: &[Run]| runs.iter().map(to_json).collect::<Vec<_>>();
     if json {
         let value = json!({

@@ -1,0 +1,139 @@
+//! Run frames of a command: held against the contract, and said as events; artifacts and files are kept, and answered.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::mpsc::SyncSender;
+
+use kauri_wire::run::{ArtifactChunk, Event, FileWrite, FileWriteAck, RunFrame};
+
+use super::context::Context;
+use super::emit::EmitError;
+use super::error::ScriptError;
+use super::executor::Called;
+use super::plan::RunInfo;
+use super::process::words;
+use crate::run::artifact::ArtifactWriter;
+use crate::run::contract::Contract;
+use crate::run::outcome::Outcome;
+use crate::run::pipe::Pipe;
+use crate::run::session::{Heard, ProcessExit, Refusal, Session, SessionOf};
+
+/// The class of errors for frames that end a session.
+pub(super) const REFUSED: &str = "refused_frame";
+
+/// A command that speaks run frames.
+pub(super) struct Framed {
+    pipe: Pipe,
+    session: Session,
+    /// Artifacts on their way.
+    open: BTreeMap<String, ArtifactWriter>,
+    answers: SyncSender<Vec<u8>>,
+    /// What the command itself said went wrong.
+    error: Option<ScriptError>,
+}
+
+impl Framed {
+    pub(super) fn new(run: &RunInfo, answers: SyncSender<Vec<u8>>) -> Self {
+        let of = SessionOf {
+            contract: Contract::OURS,
+            run_id: run.run_id.to_string(),
+            attempt: run.attempt,
+            job_id: run.job_id.as_ref().map(|job| job.as_str().to_owned()),
+            parent_run_id: run.parent_run_id.map(|run| run.to_string()),
+            last_seq: 0,
+        };
+        let (pipe, session) = (Pipe::default(), Session::new(of));
+        Self { pipe, session, open: BTreeMap::new(), answers, error: None }
+    }
+
+    /// Takes bytes of standard output. What is refused and not fatal changes nothing; the session counts it.
+    pub(super) fn hear(&mut self, bytes: &[u8], cx: &Context) -> Result<(), ScriptError> {
+        self.pipe.push(bytes);
+        while let Some(frame) = self.pipe.next_frame() {
+            let heard = match self.session.hear(frame) {
+                Ok(heard) => heard,
+                Err(refusal) if refusal.is_fatal() => return Err(refused(&refusal)),
+                Err(_) => continue,
+            };
+            match heard {
+                Heard::Event(_, Event::Artifact { artifact_id, name, content_type, size_bytes }) => {
+                    if let Some(writer) = self.open.remove(artifact_id) {
+                        let kept = writer.commit(size_bytes)?;
+                        cx.emit().artifact(artifact_id, name, content_type, kept)?;
+                    }
+                }
+                Heard::Event(_, event) => said(cx.emit().say(&event))?,
+                Heard::Chunk(chunk) => keep(&mut self.open, chunk, cx)?,
+                Heard::File(file) => answer(&self.answers, file, cx),
+                Heard::Result(result) => {
+                    self.error = result.message.map(|message| {
+                        let error = ScriptError::new(message).of_type(result.error_type.unwrap_or_default());
+                        result.stack.into_iter().fold(error, ScriptError::with_stack)
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How the call ended: the terminal event says, or else the result and the exit code together.
+    pub(super) fn end(self, status: ExitStatus, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+        let exit = match (status.code(), status.signal()) {
+            (Some(code), None) => ProcessExit::Code(code),
+            _ => ProcessExit::Killed,
+        };
+        let has_said = self.session.terminal().is_some();
+        let end = self.session.end(self.pipe.rest(), exit);
+        match end.outcome {
+            // What was said decides, and is said already.
+            _ if has_said => Called::Returned(()),
+            Outcome::Success { .. } => Called::Returned(()),
+            Outcome::ScriptError => Called::Failed(self.error.unwrap_or_else(|| error(&words(status)))),
+            Outcome::VersionMismatch => Called::Failed(error("follows another contract").of_type("version_mismatch")),
+            _ => {
+                let fault = end.fault.map_or_else(|| "and said no end".to_owned(), |fault| fault.to_string());
+                Called::Crashed(error(&format!("{}: {fault}", words(status))).message)
+            }
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> ScriptError {
+    ScriptError::new(refusal.to_string()).of_type(REFUSED)
+}
+
+/// That the call has to stop is found out elsewhere; what comes after the end is the session's business.
+fn said(said: Result<(), EmitError>) -> Result<(), ScriptError> {
+    match said {
+        Ok(()) | Err(EmitError::Stopped(_) | EmitError::AfterTerminal) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn keep(
+    open: &mut BTreeMap<String, ArtifactWriter>,
+    chunk: ArtifactChunk<'_>,
+    cx: &Context,
+) -> Result<(), ScriptError> {
+    if !open.contains_key(chunk.artifact_id) {
+        let writer = cx.files()?.artifacts().begin()?;
+        open.insert(chunk.artifact_id.to_owned(), writer);
+    }
+    let writer = open.get_mut(chunk.artifact_id).expect("it was just put there");
+    Ok(writer.chunk(chunk.seq, chunk.is_last, chunk.data)?)
+}
+
+fn answer(answers: &SyncSender<Vec<u8>>, file: FileWrite<'_>, cx: &Context) {
+    let kept = cx.put(file.filename, file.content_type, file.data);
+    if file.write_id == 0 {
+        return;
+    }
+    let why = kept.as_ref().err().map(ToString::to_string);
+    let ack = FileWriteAck { write_id: file.write_id, ok: kept.is_ok(), error: why.as_deref() };
+    let mut bytes = Vec::new();
+    if RunFrame::FileWriteAck(ack).append_to(&mut bytes).is_ok() {
+        // A command that does not hear its answers is not waited for.
+        let _ = answers.try_send(bytes);
+    }
+}

@@ -1,0 +1,275 @@
+//! Scripts that are commands.
+#![expect(clippy::disallowed_methods, reason = "commands are processes of the system, and their frames a file")]
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kauri_disk::MemoryDisk;
+use kauri_runtime::run::script::{Cancel, Deadlines, Groups, Plan, Process, Protocol, Report, RunInfo, execute};
+use kauri_runtime::run::{Appended, Artifacts, EventDraft, EventSink, Files, MemorySink, Outcome, SinkError};
+use kauri_runtime::testing::VirtualClock;
+use kauri_wire::pack::Map;
+use kauri_wire::run::{Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
+use kauri_wire::{RunId, Timestamp};
+use serde_json::{Value, json};
+
+const DONE: Outcome = Outcome::Success { skipped: false };
+
+fn id() -> RunId {
+    RunId::from_parts(Timestamp(7), [7; 10])
+}
+
+fn shell(script: &str) -> Process {
+    Process::new(["sh", "-c", script])
+}
+
+fn plan(job: Value) -> Plan {
+    Plan::new(id(), job, Arc::new(VirtualClock::default()))
+}
+
+fn run(process: &Process, plan: Plan) -> (Report, Vec<(String, Value)>) {
+    let sink = MemorySink::default();
+    let report = execute(plan, &mut process.clone(), Box::new(sink.clone()), |_| Ok(()));
+    (report, sink.events().iter().map(told).collect())
+}
+
+fn told(draft: &EventDraft) -> (String, Value) {
+    match Event::decode(draft.kind, Map::decode(&draft.payload).unwrap()).unwrap() {
+        Event::Log { level, message, .. } => ("log".to_owned(), json!([level.as_str(), message])),
+        Event::Item { item_type, data } => ("item".to_owned(), json!([item_type, data.iter().count()])),
+        other => (other.event_type().as_str().to_owned(), Value::Null),
+    }
+}
+
+fn outcome(report: &Report) -> Outcome {
+    report.verdict.as_ref().unwrap().outcome
+}
+
+fn error(report: &Report) -> String {
+    report.verdict.as_ref().unwrap().error.as_ref().unwrap().message.clone()
+}
+
+#[test]
+fn lines_become_events_and_objects_items() {
+    let script =
+        "read job; echo plain; echo \"$job\"; echo '{\"type\":\"page\"}'; echo '{broken'; printf end; echo oops >&2";
+    let (report, events) = run(&shell(script), plan(json!({"name": "Ann"})));
+    assert_eq!(outcome(&report), DONE);
+    let (errors, said): (Vec<_>, Vec<_>) = events.into_iter().partition(|(_, what)| what[0] == "warn");
+    assert_eq!(errors, [("log".to_owned(), json!(["warn", "oops"]))]);
+    let expected = [
+        ("log", json!(["info", "plain"])),
+        ("item", json!(["item", 1])),
+        ("item", json!(["page", 1])),
+        ("log", json!(["info", "{broken"])),
+        ("log", json!(["info", "end"])),
+    ];
+    assert_eq!(said, expected.map(|(kind, what)| (kind.to_owned(), what)));
+}
+
+#[test]
+fn commands_know_who_they_are_and_where() {
+    let script = "echo $KAURI_RUN_ID $KAURI_JOB_ID $KAURI_ATTEMPT $COLOUR; pwd";
+    let process = shell(script).env("COLOUR", "green").directory("/");
+    let info = RunInfo { run_id: id(), job_id: Some("j".parse().unwrap()), parent_run_id: None, attempt: 4 };
+    let (_, events) = run(&process, plan(Value::Null).run(info));
+    let lines: Vec<Value> = events.iter().map(|(_, what)| what[1].clone()).collect();
+    assert_eq!(lines, [json!(format!("{} j 4 green", id())), json!("/")]);
+}
+
+#[test]
+fn an_exit_code_is_a_script_error_with_the_last_lines_of_standard_error() {
+    let (report, _) = run(&shell("seq 1 50 >&2; exit 3"), plan(Value::Null));
+    assert_eq!(outcome(&report), Outcome::ScriptError);
+    let message = error(&report);
+    assert!(message.starts_with("`sh` ended with exit code 3:\n31\n") && message.ends_with("\n50"), "{message}");
+    let (report, _) = run(&shell("kill -9 $$"), plan(Value::Null));
+    assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "`sh` was ended by signal 9".to_owned()));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_says_what_to_look_at() {
+    let (report, _) = run(&Process::new(["./no-such-command"]).directory("/"), plan(Value::Null));
+    assert_eq!(outcome(&report), Outcome::ScriptError);
+    assert!(error(&report).contains("cannot start `./no-such-command` in /"), "{}", error(&report));
+    assert_eq!(outcome(&run(&Process::new([] as [&str; 0]), plan(Value::Null)).0), Outcome::ScriptError);
+}
+
+#[test]
+fn more_than_the_pipes_hold_comes_through_whole() {
+    let (report, events) =
+        run(&shell("seq 1 20000; seq 1 3000 >&2; cat > /dev/null"), plan(json!("x".repeat(1 << 20))));
+    assert_eq!(outcome(&report), DONE);
+    let said = events.iter().filter(|(_, what)| what[0] == "info").map(|(_, what)| what[1].clone());
+    assert!(said.eq((1..=20_000).map(|number| json!(number.to_string()))));
+    assert_eq!(events.len(), 23_000);
+}
+
+/// A sink that does something when it hears a line.
+struct Acting<F>(F, MemorySink);
+
+impl<F: FnMut(&str) + Send> EventSink for Acting<F> {
+    fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
+        for event in events {
+            (self.0)(told(event).1[1].as_str().unwrap_or_default());
+        }
+        self.1.append(events)
+    }
+}
+
+/// Whether a process is gone, or only waits to be reaped by whoever has it now.
+fn is_gone(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.rsplit(')').next().unwrap().trim_start().starts_with('Z')
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+/// Runs a command that says two pids and never ends, and does something once it has.
+fn stop_it(
+    trap: &str,
+    deadlines: Deadlines,
+    act: impl Fn(&VirtualClock, &Cancel) + Send + 'static,
+) -> (Outcome, Vec<String>) {
+    let clock = Arc::new(VirtualClock::default());
+    let (cancel, pids) = (Cancel::default(), Arc::new(Mutex::new(Vec::new())));
+    let plan = Plan::new(id(), Value::Null, Arc::clone(&clock) as _).cancel(cancel.clone()).deadlines(deadlines);
+    let heard = Arc::clone(&pids);
+    let sink = move |line: &str| {
+        heard.lock().unwrap().push(line.to_owned());
+        if heard.lock().unwrap().len() == 2 {
+            act(&clock, &cancel);
+        }
+    };
+    let sink = Acting(sink, MemorySink::default());
+    let script = format!("{trap} sleep 1000 & echo $$; echo $!; while true; do wait; done");
+    let report = execute(plan, &mut shell(&script), Box::new(sink), |_| Ok(()));
+    let pids = pids.lock().unwrap().clone();
+    (outcome(&report), pids)
+}
+
+#[test]
+fn a_cancelled_command_ends_with_its_whole_group() {
+    let (outcome, pids) = stop_it("", Deadlines::default(), |_, cancel| cancel.cancel());
+    assert_eq!(outcome, Outcome::Cancelled);
+    pids.iter().for_each(|pid| wait_until("gone", || is_gone(pid)));
+}
+
+#[test]
+fn a_command_whose_time_is_over_is_killed_if_it_does_not_listen() {
+    // No grace: SIGKILL comes with the next look, which the deaf command does not hinder.
+    let deadlines = Deadlines { grace: Duration::ZERO, ..Deadlines::default() };
+    let (outcome, pids) = stop_it("trap '' TERM;", deadlines, |clock, cancel| {
+        clock.advance(Duration::from_hours(1));
+        cancel.wake();
+    });
+    assert_eq!(outcome, Outcome::TimedOut);
+    pids.iter().for_each(|pid| wait_until("gone", || is_gone(pid)));
+}
+
+#[test]
+fn what_a_command_leaves_in_its_group_goes_with_it() {
+    let (report, events) = run(&shell("sleep 1000 > /dev/null 2>&1 & echo $!"), plan(Value::Null));
+    assert_eq!(outcome(&report), DONE);
+    let pid = events[0].1[1].as_str().unwrap().to_owned();
+    wait_until("gone", || is_gone(&pid));
+}
+
+/// Groups that somebody has stopped, or stops when one begins.
+struct Switch {
+    thrown: Mutex<bool>,
+    refuses: bool,
+    seen: Mutex<Vec<u32>>,
+}
+
+impl Groups for Switch {
+    fn register(&self, group: u32) -> Result<Box<dyn Any + Send>, String> {
+        self.seen.lock().unwrap().push(group);
+        *self.thrown.lock().unwrap() |= self.refuses;
+        if self.refuses { Err("stopped".to_owned()) } else { Ok(Box::new(())) }
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.thrown.lock().unwrap().then(|| "stopped".to_owned())
+    }
+}
+
+#[test]
+fn nothing_begins_once_everything_is_stopped() {
+    for (thrown, refuses, groups) in [(true, false, 0), (false, true, 1)] {
+        let switch = Arc::new(Switch { thrown: Mutex::new(thrown), refuses, seen: Mutex::default() });
+        let (report, _) = run(&shell("sleep 1000").groups(Arc::clone(&switch) as _), plan(Value::Null));
+        assert_eq!((outcome(&report), error(&report)), (Outcome::ExecutorCrash, "stopped".to_owned()));
+        let seen = switch.seen.lock().unwrap().clone();
+        assert_eq!(seen.len(), groups);
+        seen.iter().for_each(|pid| wait_until("gone", || is_gone(&pid.to_string())));
+    }
+}
+
+/// A file of these frames, to be said by `cat`.
+fn frames(name: &str, frames: &[RunFrame<'_>]) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("frames-{name}-{}", std::process::id()));
+    let mut bytes = Vec::new();
+    frames.iter().for_each(|frame| frame.append_to(&mut bytes).unwrap());
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn framed(name: &str, said: &[RunFrame<'_>], then: &str) -> (Report, Vec<(String, Value)>) {
+    let path = frames(name, said);
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let process = shell(&format!("cat {}; {then}", path.display())).protocol(Protocol::Frames);
+    let found = run(&process, plan(json!({"n": 1})).files(files));
+    std::fs::remove_file(path).unwrap();
+    found
+}
+
+fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
+    RunFrame::Event(Envelope {
+        contract_version: "0.1.0",
+        event_id: "e",
+        run_id,
+        seq,
+        event_type,
+        ts: "2026-11-15T10:00:00.000Z",
+        payload,
+        attempt: 1,
+        job_id: None,
+        parent_run_id: None,
+    })
+}
+
+#[test]
+fn frames_are_held_against_the_contract_and_said() {
+    let run_id = id().to_string();
+    let checkpoint = Event::Checkpoint { checkpoint_id: "half", note: None }.payload();
+    let first = event(&run_id, 1, EventType::Checkpoint, checkpoint.view());
+    let done = event(&run_id, 2, EventType::RunComplete, Map::EMPTY);
+    let file =
+        RunFrame::FileWrite(FileWrite { write_id: 1, filename: "a.txt", content_type: "text/plain", data: b"a" });
+    // The answer to the file comes after the line with the job.
+    let (report, events) = framed("well", &[first, file, done], "read job; head -c 4 > /dev/null");
+    assert_eq!((outcome(&report), events), (DONE, vec![("checkpoint".to_owned(), Value::Null)]));
+
+    let gap = event(&run_id, 3, EventType::RunComplete, Map::EMPTY);
+    let (report, _) = framed("gap", &[first, gap], "sleep 1000");
+    assert_eq!(outcome(&report), Outcome::ExecutorCrash);
+    assert!(error(&report).contains("expected event 2, found event 3"), "{}", error(&report));
+
+    let (report, _) = framed("silent", &[first], "exit 0");
+    assert_eq!(outcome(&report), Outcome::ExecutorCrash);
+    let (status, message) = (RunStatus::Error, Some("the shop is closed"));
+    let failed = RunResult { status, message, error_type: Some("http_503"), stack: None, proxy_used: None };
+    let (report, _) = framed("failed", &[first, RunFrame::RunResult(failed)], "exit 1");
+    assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "the shop is closed".to_owned()));
+}

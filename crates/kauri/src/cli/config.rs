@@ -1,0 +1,106 @@
+//! `kauri config`: what is in effect, and who said so.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kauri::{Config, Layout, Source, parse_span};
+use serde_json::{Value, json};
+
+use super::Trouble;
+use super::home::HomeArgs;
+use super::table::list;
+
+/// Which configuration.
+#[derive(clap::Args, Clone, Default)]
+pub(super) struct ConfigArgs {
+    /// The configuration; otherwise `$KAURI_CONFIG`, otherwise kauri.toml in the home, if it is there
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri config show
+  kauri config show --json | jq 'select(.key == \"up.drain\")'
+
+What counts more comes first: a flag, the environment (KAURI_DRAIN, KAURI_OUTBOX, KAURI_SWEEP), the file, the default.
+`kauri up --help` has an example of a file.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    home: HomeArgs,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print every setting, its value, and where that comes from
+    Show(ConfigArgs),
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
+    let Command::Show(which) = &args.command;
+    let (config, path) = load(&args.home.layout(), which, None, None)?;
+    let rows = config.settings().into_iter().map(|(key, value, source)| {
+        let shown = match &value {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let file = matches!(source, Source::File(_)).then(|| path.display().to_string());
+        let object = json!({ "key": key, "value": value, "source": source.to_string(), "file": file });
+        (object, vec![key, shown, source.to_string()])
+    });
+    list(rows, args.json, &["KEY", "VALUE", "FROM"], "", out)?;
+    if !args.json {
+        let there = if path.exists() { "" } else { ", which is not there" };
+        writeln!(out, "\nfile: {}{there}", path.display())?;
+    }
+    Ok(())
+}
+
+/// The configuration in effect, and the file it comes from, whether that is there or not.
+pub(super) fn load(
+    layout: &Layout,
+    which: &ConfigArgs,
+    drain: Option<Duration>,
+    outbox: Option<PathBuf>,
+) -> Result<(Config, PathBuf), Trouble> {
+    let named = which.config.clone().or_else(|| variable("KAURI_CONFIG").map(PathBuf::from));
+    let path = named.clone().unwrap_or_else(|| layout.config());
+    let mut config = match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            let parsed = Config::parse(&text, &|name| std::env::var(name).ok());
+            parsed.map_err(|error| Trouble::Wrong(format!("{}: {error}", path.display())))?
+        }
+        // Without a file there are defaults; one that was named must be there.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => Config::default(),
+        Err(error) => return Err(Trouble::Wrong(format!("{}: {error}", path.display()))),
+    };
+    config.drain.or(span("KAURI_DRAIN")?.map(Some), Source::Environment("KAURI_DRAIN"));
+    if let Some(sweep) = span("KAURI_SWEEP")? {
+        config.sweep.or(Some(sweep), Source::Environment("KAURI_SWEEP"));
+    }
+    config.outbox.or(variable("KAURI_OUTBOX").map(PathBuf::from), Source::Environment("KAURI_OUTBOX"));
+    config.drain.or(drain.map(Some), Source::Flag("--drain"));
+    config.outbox.or(outbox, Source::Flag("--outbox"));
+    Ok((config, path))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn span(name: &'static str) -> Result<Option<Duration>, Trouble> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    match parse_span(&text) {
+        Ok(span) if span.is_zero() => Err(Trouble::Wrong(format!("${name}: expected more than no time, found none"))),
+        Ok(span) => Ok(Some(span)),
+        Err(what) => Err(Trouble::Wrong(format!("${name}: {what}"))),
+    }
+}

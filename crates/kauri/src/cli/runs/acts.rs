@@ -1,0 +1,217 @@
+//! What is done with runs: followed, waited for, cancelled, retried.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use kauri::control::{AskError, Code, Fault, run_json};
+use kauri::runtime::Look;
+use kauri::wire::RunId;
+use serde_json::{Value, json};
+
+use super::{found, some};
+use crate::cli::Trouble;
+use crate::cli::ask::{Reach, connect, note, said};
+use crate::cli::home::{HomeArgs, look, there};
+use crate::cli::submit::{input, say_idle};
+use crate::cli::table::{moment, plain, short};
+
+/// How many events are read in one go.
+const PAGE: usize = 512;
+/// How long one request waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(clap::Args)]
+pub(super) struct TailArgs {
+    /// The run
+    run: RunId,
+    /// From this number on
+    #[arg(long, default_value_t = 1, value_name = "SEQ")]
+    from: u64,
+}
+
+#[derive(clap::Args)]
+pub(super) struct WaitArgs {
+    /// A run of the job
+    run: RunId,
+    /// So long at most, as 30s; for ever without it
+    #[arg(long, value_name = "SPAN", value_parser = kauri::parse_span)]
+    timeout: Option<Duration>,
+}
+
+#[derive(clap::Args)]
+pub(super) struct RetryArgs {
+    /// The run that failed
+    run: RunId,
+    /// With what its steps before this one recorded
+    #[arg(long, value_name = "NAME")]
+    from_step: Option<String>,
+    /// With another input: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+}
+
+/// Where to ask of a run; if there is no store, there is no run.
+fn reach(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Write) -> Result<Reach, Trouble> {
+    let missing = || Fault::new(Code::NotFound, format!("there is no run {run}"));
+    Reach::existing(home)?.ok_or_else(|| said(AskError::Fault(missing()), json, out))
+}
+
+pub(super) fn cancel(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let mut reach = reach(home, run, json, out)?;
+    let done = reach.ask_or_say("cancel", &json!({ "run_id": run.to_string() }), json, out)?;
+    if json {
+        return Ok(writeln!(out, "{done}")?);
+    }
+    let count = |name: &str| done[name].as_u64().unwrap_or(0);
+    match (count("sealed"), count("asked")) {
+        (0, 0) => writeln!(out, "it had ended already: nothing to cancel")?,
+        (1, 0) => writeln!(out, "cancelled: it had not begun")?,
+        (0, 1) => writeln!(out, "cancelled: it is under way, and is told to stop")?,
+        (sealed, asked) => {
+            writeln!(out, "cancelled: {sealed} that had not begun, {asked} that are under way and are told to stop")?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let input = input(args.input.as_deref())?;
+    let mut reach = reach(home, args.run, json, out)?;
+    let wish = json!({ "run_id": args.run.to_string(), "from_step": args.from_step, "input": input });
+    let run = reach.ask_or_say("retry", &wish, json, out)?;
+    if json {
+        return Ok(writeln!(out, "{run}")?);
+    }
+    writeln!(out, "run {} attempt {}", run["run_id"].as_str().unwrap_or_default(), run["attempt"])?;
+    if !reach.is_running() {
+        writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", home.shown())?;
+    }
+    Ok(())
+}
+
+pub(super) fn tail(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let Some(mut client) = connect(&there(home)?)? else { return tail_here(home, args, json, out) };
+    let mut from = args.from;
+    loop {
+        let wish = json!({ "run_id": args.run.to_string(), "from": from });
+        let found = match client.ask("events", &wish, PATIENCE) {
+            Ok(found) => found,
+            Err(AskError::Gone(_)) => return Err(gone()),
+            Err(error) => return Err(said(error, json, out)),
+        };
+        let events = found["events"].as_array().map_or(&[][..], Vec::as_slice);
+        events.iter().try_for_each(|event| print(event, json, out))?;
+        out.flush()?;
+        from = found["next"].as_u64().unwrap_or(from);
+        if found["over"] == true {
+            return Ok(());
+        }
+    }
+}
+
+/// What was said so far, where nobody says more.
+fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let mut from = args.from;
+    loop {
+        let read =
+            |look: &Look<'_>| some(look.run(args.run).and_then(|run| Ok((look.events(args.run, from, PAGE)?, run))));
+        let (events, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
+        for event in &events {
+            let event = event.to_json(&run).map_err(|error| Trouble::Wrong(error.to_string()))?;
+            print(&event, json, out)?;
+        }
+        from += events.len() as u64;
+        if events.len() < PAGE {
+            out.flush()?;
+            return if run.outcome().is_some() { Ok(()) } else { Err(idle(&run_json(&run))) };
+        }
+    }
+}
+
+fn idle(run: &Value) -> Trouble {
+    say_idle(run);
+    Trouble::No
+}
+
+fn gone() -> Trouble {
+    note("the instance stopped before the end; ask again when it runs");
+    Trouble::No
+}
+
+/// An event as a line for people.
+fn print(event: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    if json {
+        return Ok(writeln!(out, "{event}")?);
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, payload) = (text(&event["type"]), &event["payload"]);
+    let what = match kind.as_str() {
+        "log" => format!("{} {}", text(&payload["level"]), text(&payload["message"])),
+        "item" => format!("{} {}", text(&payload["item_type"]), payload["data"]),
+        "run_error" => format!("{}: {}", text(&payload["error_type"]), text(&payload["message"])),
+        "run_complete" if payload.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
+        _ => payload.to_string(),
+    };
+    let line = format!("{} {kind:<12} {}", text(&event["ts"]), short(&what, 500));
+    Ok(writeln!(out, "{}", plain(line.trim_end()))?)
+}
+
+pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    if let Some(client) = connect(&there(home)?)? {
+        return wait_for(&mut Reach::Instance(client), &args.run.to_string(), args.timeout, json, out);
+    }
+    let read = |look: &Look<'_>| some(look.lineage(args.run));
+    let lineage = found(args.run, json, look(home, read)?.flatten(), out)?;
+    // A run that fails and is to be retried is followed in the commit that ends it: so the last attempt says whether the job has ended.
+    let job = lineage.run.job.clone();
+    let attempts = lineage.descendants.into_iter().filter(|run| run.job == job).chain([lineage.run]);
+    let last = attempts.max_by_key(kauri::runtime::run::Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
+    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, json, out) }
+}
+
+/// Prints how a job ended, which is the answer.
+fn ended(run: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    print_end(run, json, out)?;
+    let is_well = matches!(run["outcome"].as_str(), Some("success" | "skipped"));
+    if is_well { Ok(()) } else { Err(Trouble::No) }
+}
+
+/// Waits for the job of a run, and tells how it ended.
+pub(crate) fn wait_for(
+    reach: &mut Reach,
+    run: &str,
+    most: Option<Duration>,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    let began = Instant::now();
+    loop {
+        let left = most.map_or(PATIENCE, |most| most.saturating_sub(began.elapsed()).min(PATIENCE));
+        let found = match reach.ask("wait", &json!({ "run_id": run }), left) {
+            Ok(found) => found,
+            Err(AskError::Gone(_)) => return Err(gone()),
+            Err(error) => return Err(said(error, json, out)),
+        };
+        let run = &found["run"];
+        if found["over"] == true {
+            return ended(run, json, out);
+        }
+        if !reach.is_running() {
+            return Err(idle(run));
+        }
+        if most.is_some_and(|most| began.elapsed() >= most) {
+            note(&format!("it has not ended yet: the run is {}", run["state"].as_str().unwrap_or("unknown")));
+            return Err(Trouble::No);
+        }
+    }
+}
+
+fn print_end(run: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    if json {
+        return Ok(writeln!(out, "{run}")?);
+    }
+    let text = |name: &str| run[name].as_str().unwrap_or_default();
+    let took = run["ran_ms"].as_u64().map_or_else(String::new, |took| format!(" after {took} ms"));
+    let ended = if text("ended").is_empty() { moment(0) } else { text("ended").to_owned() };
+    Ok(writeln!(out, "{} in attempt {}{took}, at {ended}", text("outcome"), run["attempt"])?)
+}

@@ -1,0 +1,307 @@
+//! What a request does with a runtime.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kauri_runtime::run::{Class, Job, Run, RunFault, Runs, Submission};
+use kauri_runtime::{Drain, Error, Look, Runtime, Sent};
+use kauri_wire::{InboxKey, JobId, MessageRef, RunId, Seq, Timestamp, WorkerId};
+use serde_json::{Value, json};
+
+use super::{Code, Fault, WAIT_MS_MAX, moment, run_json};
+
+type Answer = Result<Value, Fault>;
+
+/// The requests that need nothing but a runtime.
+pub const WORDS: [&str; 11] = [
+    "submit",
+    "run",
+    "events",
+    "wait",
+    "cancel",
+    "retry",
+    "classes",
+    "pause",
+    "resume",
+    "replay_dead_letters",
+    "purge_dead_letters",
+];
+
+/// The most events of one answer, and about how many bytes they have.
+const EVENTS_MAX: u64 = 1_000;
+const ANSWER_BYTES: usize = 4 << 20;
+
+/// Does what a request says.
+///
+/// # Errors
+/// Why it was not done.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use kauri::control::{self, Code};
+/// use kauri::runtime::Runtime;
+/// use kauri::runtime::substrate::TreeSubstrate;
+/// use serde_json::json;
+///
+/// let store = kauri::tree::Store::in_memory()?;
+/// let runtime = Runtime::builder(Arc::new(TreeSubstrate::new(store)), Arc::new(kauri::SystemClock::new())).start()?;
+/// let fault = control::answer(&runtime, "submit", &json!({"class": "mail"})).unwrap_err();
+/// assert_eq!(fault.code, Code::NotFound);
+/// # Ok::<(), kauri::runtime::Error>(())
+/// ```
+pub fn answer(runtime: &Runtime, what: &str, args: &Value) -> Answer {
+    let runs = runtime.runs();
+    match what {
+        "submit" => submit(&runs, args),
+        "run" => Ok(run_json(&runs.run(run_id(args)?)?)),
+        "events" => events(&runs, args),
+        "wait" => wait(&runs, args),
+        "cancel" => {
+            let done = runs.cancel(run_id(args)?)?;
+            Ok(json!({ "sealed": done.sealed, "asked": done.asked, "ended": done.ended }))
+        }
+        "retry" => retry(&runs, args),
+        "classes" => classes(runtime),
+        "pause" | "resume" => pause(&runs, args, what == "pause"),
+        "replay_dead_letters" => replay(runtime, args),
+        "purge_dead_letters" => purge(runtime, args),
+        _ => Err(unknown(what, &WORDS)),
+    }
+}
+
+pub(crate) fn unknown(what: &str, words: &[&str]) -> Fault {
+    let found: String = what.chars().take(80).collect();
+    Fault::new(Code::Unknown, format!("expected one of {}, found {found:?}", words.join(", ")))
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Run(RunFault::NoRun(_) | RunFault::NoJob(_) | RunFault::NoClass(_) | RunFault::NoStep(_)) => {
+                Code::NotFound
+            }
+            Error::Run(RunFault::Name { .. }) => Code::Bad,
+            Error::Run(_) => Code::Refused,
+            _ => Code::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+fn bad(name: &str, expected: &str) -> Fault {
+    Fault::new(Code::Bad, format!("expected {expected} as `{name}`, found something else or nothing"))
+}
+
+fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, Fault> {
+    match args.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(bad(name, "a text")),
+    }
+}
+
+fn number(args: &Value, name: &str) -> Result<Option<i64>, Fault> {
+    match args.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_i64().map(Some).ok_or_else(|| bad(name, "a whole number")),
+    }
+}
+
+fn count(args: &Value, name: &str) -> Result<Option<u64>, Fault> {
+    number(args, name)?
+        .map(|number| u64::try_from(number).map_err(|_| bad(name, "a number of zero or more")))
+        .transpose()
+}
+
+fn run_id(args: &Value) -> Result<RunId, Fault> {
+    let found = text(args, "run_id")?.ok_or_else(|| bad("run_id", "the id of a run"))?;
+    found.parse().map_err(|error| Fault::new(Code::Bad, format!("run_id: {error}")))
+}
+
+fn class(args: &Value) -> Result<&str, Fault> {
+    text(args, "class")?.ok_or_else(|| bad("class", "the name of a class"))
+}
+
+fn pause_of(args: &Value) -> Result<Duration, Fault> {
+    Ok(Duration::from_millis(count(args, "wait_ms")?.unwrap_or(0).min(WAIT_MS_MAX)))
+}
+
+/// What a job is given: null is nothing.
+fn input(args: &Value) -> Option<Vec<u8>> {
+    args.get("input").filter(|input| !input.is_null()).map(|input| input.to_string().into_bytes())
+}
+
+fn submit(runs: &Runs, args: &Value) -> Answer {
+    let mut job = Submission::new(class(args)?, input(args).unwrap_or_default());
+    if let Some(key) = text(args, "key")? {
+        job = job.once(key);
+    }
+    if let Some(at) = number(args, "at_ms")? {
+        job = job.at(Timestamp(at));
+    }
+    if let Some(deadline) = number(args, "deadline_ms")? {
+        job = job.deadline(Timestamp(deadline));
+    }
+    if args.get("urgent").and_then(Value::as_bool) == Some(true) {
+        job = job.urgent();
+    }
+    match args.get("tags") {
+        None | Some(Value::Null) => {}
+        Some(tags) => {
+            for tag in tags.as_array().ok_or_else(|| bad("tags", "a list of texts"))? {
+                job = job.tag(tag.as_str().ok_or_else(|| bad("tags", "a list of texts"))?);
+            }
+        }
+    }
+    let done = runs.submit(&job)?;
+    Ok(json!({ "job_id": done.job.as_str(), "run_id": done.run.to_string(), "new": done.is_new }))
+}
+
+/// Events from a number on; waits until there is one, or none can come.
+fn events(runs: &Runs, args: &Value) -> Answer {
+    let id = run_id(args)?;
+    let from = count(args, "from")?.unwrap_or(1).max(1);
+    let most = usize::try_from(count(args, "limit")?.unwrap_or(EVENTS_MAX).clamp(1, EVENTS_MAX)).unwrap_or(1);
+    let mut tail = runs.tail(id, from)?;
+    let mut found = tail.next(most)?;
+    if found.is_empty() && !tail.is_over() {
+        tail.wait(Some(pause_of(args)?));
+        found = tail.next(most)?;
+    }
+    let run = runs.run(id)?;
+    let (mut values, mut bytes) = (Vec::new(), 0);
+    for event in &found {
+        if bytes > ANSWER_BYTES {
+            break;
+        }
+        bytes += event.payload.len();
+        values.push(event.to_json(&run)?);
+    }
+    let next = from + values.len() as u64;
+    let over = run.outcome().is_some() && next > run.events;
+    Ok(json!({ "events": values, "next": next, "over": over, "run": run_json(&run) }))
+}
+
+/// The job of a run, and its latest run; waits until the job has ended.
+fn wait(runs: &Runs, args: &Value) -> Answer {
+    let job = runs.run(run_id(args)?)?.job;
+    let job = runs.wait(&job, Some(pause_of(args)?))?;
+    let latest = runs.run(job.latest)?;
+    Ok(json!({ "over": job.outcome.is_some(), "job": job_json(&job), "run": run_json(&latest) }))
+}
+
+fn job_json(job: &Job) -> Value {
+    let tags: Vec<&str> = job.tags.iter().map(|tag| &**tag).collect();
+    json!({
+        "job_id": job.id.as_str(),
+        "class": job.class,
+        "outcome": job.outcome.map(|outcome| outcome.as_str()),
+        "attempts": job.attempts,
+        "created": moment(job.created.0),
+        "deadline": job.deadline.map(|at| moment(at.0)),
+        "first_run_id": job.first.to_string(),
+        "latest_run_id": job.latest.to_string(),
+        "urgent": job.is_urgent,
+        "tags": tags,
+        "after": job.after.iter().map(JobId::as_str).collect::<Vec<_>>(),
+    })
+}
+
+fn retry(runs: &Runs, args: &Value) -> Answer {
+    let (id, input) = (run_id(args)?, input(args));
+    let run: Run = match text(args, "from_step")? {
+        Some(step) => runs.retry_from(id, step, input.as_deref())?,
+        None => runs.retry_with(id, input.as_deref())?,
+    };
+    Ok(run_json(&run))
+}
+
+fn pause(runs: &Runs, args: &Value, is_paused: bool) -> Answer {
+    let class = class(args)?;
+    if is_paused {
+        runs.pause(class)?;
+    } else {
+        runs.resume(class)?;
+    }
+    Ok(json!({ "class": class, "paused": is_paused }))
+}
+
+fn classes(runtime: &Runtime) -> Answer {
+    Ok(classes_json(&Look::at(&**runtime.substrate())?)?.into())
+}
+
+/// The classes of a store, for people and programs: what is under way does not wait.
+///
+/// # Errors
+/// If the store fails or a row is damaged.
+pub fn classes_json(look: &Look<'_>) -> kauri_runtime::Result<Vec<Value>> {
+    let mut busy: BTreeMap<Box<str>, u64> = BTreeMap::new();
+    for (run, _) in look.running(usize::MAX)? {
+        *busy.entry(run.class).or_default() += 1;
+    }
+    let class = |(name, class, messages, is_paused): (String, Class, u64, bool)| {
+        let busy = busy.get(&*name).copied().unwrap_or(0);
+        json!({
+            "class": name,
+            "worker": class.worker.0,
+            "paused": is_paused,
+            "waiting": messages.saturating_sub(busy),
+            "running": busy,
+            "attempts": class.retry.attempts_max,
+        })
+    };
+    Ok(look.classes()?.into_iter().map(class).collect())
+}
+
+fn keys(args: &Value) -> Result<Vec<InboxKey>, Fault> {
+    let Some(keys) = args.get("keys").filter(|keys| !keys.is_null()) else { return Ok(Vec::new()) };
+    let expected = || bad("keys", "a list of workers and numbers such as \"7/12\"");
+    let key = |value: &Value| {
+        let (worker, seq) = value.as_str()?.split_once('/')?;
+        Some(InboxKey { worker: WorkerId(worker.parse().ok()?), seq: Seq(seq.parse().ok()?) })
+    };
+    let keys = keys.as_array().ok_or_else(expected)?;
+    keys.iter().map(|value| key(value).ok_or_else(expected)).collect()
+}
+
+fn name(key: InboxKey) -> String {
+    format!("{}/{}", key.worker.0, key.seq.0)
+}
+
+/// All of them without keys: those whose message can be read.
+fn replay(runtime: &Runtime, args: &Value) -> Answer {
+    let mut wanted = keys(args)?;
+    if wanted.is_empty() {
+        runtime.drain_dead_letters(None, |key, letter| {
+            if MessageRef::decode(&letter.frame).is_ok() {
+                wanted.push(key);
+            }
+            Drain::Leave
+        })?;
+    }
+    let mut done = Vec::new();
+    for key in wanted {
+        if let Some(sent) = runtime.replay(key)? {
+            let to = if let Sent::Inbox(to) = sent { Some(name(to)) } else { None };
+            done.push(json!({ "key": name(key), "to": to }));
+        }
+    }
+    Ok(done.into())
+}
+
+/// All of them without keys, or those that were buried before a moment.
+fn purge(runtime: &Runtime, args: &Value) -> Answer {
+    let (keys, before) = (keys(args)?, number(args, "before_ms")?);
+    let mut done = Vec::new();
+    runtime.drain_dead_letters(None, |key, letter| {
+        let is_meant = match before {
+            Some(before) => letter.failed_at.0 < before,
+            None => keys.is_empty() || keys.contains(&key),
+        };
+        if is_meant {
+            done.push(json!({ "key": name(key), "to": null }));
+        }
+        if is_meant { Drain::Take } else { Drain::Leave }
+    })?;
+    Ok(done.into())
+}

@@ -1,0 +1,121 @@
+//! What goes on beside the work: messages of the outbox leave, and what is not kept any more is removed.
+#![expect(clippy::disallowed_methods, reason = "a driver: a thread, a file and the time")]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use kauri_runtime::substrate::Signal;
+use kauri_runtime::{JsonLines, Runtime};
+
+use super::stats::Desk;
+
+/// How many messages leave in one go.
+const BATCH: usize = 256;
+/// How many rows one sweep removes.
+const SWEEP_ROWS: usize = 4_096;
+/// After trouble it is tried again after this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The thread. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    signal: Arc<Signal>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    pub(super) fn start(runtime: &Runtime, outbox: &Path, sweep: Duration, desk: Arc<Desk>) -> io::Result<Self> {
+        let sink = JsonLines::new(Synced::open(outbox)?);
+        let (signal, is_over) = (Arc::new(Signal::default()), Arc::new(AtomicBool::new(false)));
+        runtime.substrate().watch("outbox", &[], &signal);
+        let work = Work { runtime: runtime.clone(), sink, sweep, desk };
+        let (bell, over) = (Arc::clone(&signal), Arc::clone(&is_over));
+        let thread = thread::Builder::new().name("kauri-upkeep".to_owned()).spawn(move || work.go(&bell, &over))?;
+        Ok(Self { signal, is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.signal.raise();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told by the thread itself.
+            let _ended = thread.join();
+        }
+    }
+}
+
+struct Work {
+    runtime: Runtime,
+    sink: JsonLines<Synced>,
+    sweep: Duration,
+    desk: Arc<Desk>,
+}
+
+impl Work {
+    fn go(mut self, signal: &Signal, is_over: &AtomicBool) {
+        let mut swept = Instant::now();
+        while !is_over.load(Ordering::Acquire) {
+            let seen = signal.count();
+            let mut trouble = self.deliver().err();
+            if swept.elapsed() >= self.sweep {
+                swept = Instant::now();
+                trouble = self.clean().err().or(trouble);
+            }
+            // What waits although it was offered was not taken: it is offered again, and not at once.
+            let waits = self.runtime.gauges().is_ok_and(|gauges| gauges.outbox > 0);
+            let until = self.sweep.saturating_sub(swept.elapsed());
+            let pause = if waits || trouble.is_some() { until.min(PATIENCE) } else { until };
+            self.desk.note_trouble(trouble.map(|error| error.to_string()));
+            signal.wait(seen, Some(pause));
+        }
+    }
+
+    fn deliver(&mut self) -> kauri_runtime::Result<()> {
+        while self.runtime.drain_outbox(&mut self.sink, BATCH)? == BATCH {}
+        Ok(())
+    }
+
+    fn clean(&self) -> kauri_runtime::Result<()> {
+        while self.runtime.runs().sweep(SWEEP_ROWS)?.rows >= SWEEP_ROWS as u64 {}
+        Ok(())
+    }
+}
+
+/// A file of lines that is durable when it is flushed.
+#[derive(Debug)]
+struct Synced(File);
+
+impl Synced {
+    /// A line that a crash has cut gets an end: whoever reads it sees that it is none, and the message comes again after it.
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
+        if file.seek(SeekFrom::End(0))? > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            let mut last = [0];
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+            }
+        }
+        Ok(Self(file))
+    }
+}
+
+impl Write for Synced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

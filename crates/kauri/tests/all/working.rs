@@ -1,0 +1,156 @@
+//! What an instance does beside taking jobs: several at once, messages that leave, what is kept, what it says on its screen.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use kauri::runtime::run::{Class, Ending, Halt, LiveRun, Outcome, Retry, Submission};
+use kauri::runtime::substrate::TreeSubstrate;
+use kauri::runtime::{Policy, Runtime};
+use kauri::tree::Options;
+use kauri::tree::disk::OsDisk;
+use kauri::wire::WorkerId;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::homes::{CRAWLER, SALES, Scratch, order};
+use crate::instances::{HELLO, SLOW, Up, home, log, objects, on, show, stats, wait_until};
+
+#[test]
+fn as_many_run_at_once_as_the_class_says() {
+    // Each waits for the other: one at a time would never end.
+    let config = r#"
+[job.pair]
+command = ["sh", "-c", "touch here-$KAURI_RUN_ID; until [ $(ls here-* | wc -l) = 2 ]; do sleep 0.02; done"]
+concurrency = 2
+"#;
+    let home = home("work-pair", config);
+    let (up, _) = Up::start(&home);
+    let runs = [up.submit(&["pair"]), up.submit(&["pair"])];
+    for run in &runs {
+        assert!(up.say(&["runs", "wait", run]).starts_with("success in attempt 1"));
+    }
+    up.kill();
+}
+
+#[test]
+fn a_job_can_submit_another_to_its_own_home() {
+    let binary = env!("CARGO_BIN_EXE_kauri");
+    let config = format!("{HELLO}\n[job.parent]\ncommand = [{binary:?}, \"submit\", \"hello\", \"--wait\"]\n");
+    let home = home("work-nested", &config);
+    let (up, _) = Up::start(&home);
+    let run = up.submit(&["parent"]);
+    assert!(up.say(&["runs", "wait", &run]).starts_with("success"));
+    let said = log(&home, &run);
+    assert!(said.iter().any(|line| line.starts_with("success in attempt 1")), "{said:?}");
+    up.kill();
+}
+
+#[test]
+fn messages_of_the_outbox_leave_into_a_file() {
+    let home = Scratch::filled("work-outbox");
+    let disk = OsDisk::new(home.layout.runtime()).expect("a disk");
+    let store = Options::new().keeper(false).open(&disk, "store.kauri").expect("a store");
+    let builder = Runtime::builder(
+        std::sync::Arc::new(TreeSubstrate::new(store)),
+        std::sync::Arc::new(kauri::SystemClock::new()),
+    );
+    let runtime = builder.elsewhere(|worker| worker == SALES).start().expect("a runtime");
+    for id in ["order-1", "order-2"] {
+        runtime.send(&order(id)).expect("sent");
+    }
+    drop(runtime);
+    // A line that a crash has cut does not swallow the next one.
+    std::fs::write(home.file("outbox.jsonl"), b"{\"seq\":").expect("written");
+    let (up, _) = Up::start(&home);
+    wait_until("delivered", || stats(&home)["queues"]["outbox"] == 0);
+    let text = std::fs::read_to_string(home.file("outbox.jsonl")).expect("there");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "{\"seq\":"));
+    let ids: Vec<Value> =
+        objects(lines[1..].join("\n").as_bytes()).iter().map(|line| line["message_id"].clone()).collect();
+    assert_eq!(ids, ["order-1", "order-2"], "{text}");
+    up.signal(Signal::TERM);
+    assert_eq!(up.code(), Some(0));
+}
+
+#[test]
+fn what_a_class_does_not_keep_is_removed() {
+    let config = format!("[up]\nsweep = \"20ms\"\n{HELLO}keep = {{ runs = 1 }}\n");
+    let home = home("work-keep", &config);
+    let (up, _) = Up::start(&home);
+    let runs: Vec<String> = (0..3).map(|_| up.submit(&["hello"])).collect();
+    wait_until("only the last is there", || {
+        let found = objects(&on(&home, &["runs", "list", "--json"]).stdout);
+        found.len() == 1 && found[0]["outcome"] == "success"
+    });
+    assert_eq!(show(&home, &runs[2])["state"], "success");
+    up.kill();
+}
+
+#[test]
+fn draining_has_an_end_if_one_is_named() {
+    let home = home("work-drain", &format!("[up]\ndrain = \"50ms\"\n{SLOW}"));
+    let (up, _) = Up::start(&home);
+    let run = up.submit(&["slow"]);
+    wait_until("it has begun", || !log(&home, &run).is_empty());
+    up.signal(Signal::TERM);
+    up.hear("draining");
+    assert_eq!((&up.hear("ended")["killed"], up.code()), (&json!(1), Some(1)));
+    assert_eq!(show(&home, &run)["state"], "executor_crash");
+}
+
+#[test]
+fn a_run_is_retried_from_one_of_its_steps() {
+    let home = Scratch::filled("work-steps");
+    let runtime = home.runtime();
+    let runs = runtime.runs();
+    runs.define("steps", &Class { retry: Retry::never(), ..Class::new(CRAWLER) }).expect("defined");
+    let run = runs.submit(&Submission::new("steps", "")).expect("submitted").run.to_string();
+    let fail = |run: &mut LiveRun| -> Result<Ending, Halt> {
+        run.step("fetch", |_| Ok(b"page".to_vec()))?;
+        run.step("parse", |_| Ok(b"text".to_vec()))?;
+        Ok(Ending::failure(run.now().wall, Outcome::ScriptError, "no"))
+    };
+    runtime.run_worker(CRAWLER, Policy::default(), fail).drain().expect("driven");
+    drop((runs, runtime));
+    let refused = on(&home, &["runs", "retry", &run, "--from-step", "nope", "--json"]);
+    assert_eq!((refused.status.code(), &objects(&refused.stdout)[0]["error"]["code"]), (Some(1), &json!("not_found")));
+    let output = on(&home, &["runs", "retry", &run, "--from-step", "parse", "--json"]);
+    let retried = objects(&output.stdout).remove(0);
+    assert_eq!((&retried["attempt"], &retried["steps"], &retried["state"]), (&json!(2), &json!(1), &json!("pending")));
+}
+
+#[test]
+fn the_screen_says_what_runs_what_was_found_and_what_nothing_runs() {
+    let home = home("work-screen", HELLO);
+    home.leave_orphan("mail-9");
+    let runtime = home.runtime();
+    runtime.runs().define("forgotten", &Class::new(WorkerId(77))).expect("defined");
+    runtime.runs().submit(&Submission::new("forgotten", "")).expect("submitted");
+    drop(runtime);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kauri"))
+        .args(["up", "--home", home.path()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut screen = String::new();
+    while !screen.contains("Ctrl-C") {
+        assert!(out.read_line(&mut screen).expect("text") > 0, "{screen}");
+    }
+    let expected = [
+        "is up, process ",
+        "1 action was begun and has no end",
+        "hello  sh -c read job;",
+        "forgotten: in the store and not in kauri.toml: nothing runs it; messages that wait for it: 1",
+        &format!("submit  kauri submit hello --home {}", home.path()),
+    ];
+    for words in expected {
+        assert!(screen.contains(words), "{words:?}: {screen}");
+    }
+    // Work goes on when nobody reads the screen any more.
+    drop(out);
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, Signal::TERM).expect("ours");
+    assert_eq!(child.wait().expect("a child").code(), Some(0));
+}
