@@ -9,6 +9,7 @@ mod ledger;
 mod manners;
 mod messages;
 mod runs;
+mod screen;
 mod store;
 
 use std::io::Write;
