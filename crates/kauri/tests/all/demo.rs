@@ -185,7 +185,11 @@ fn demo_refuses_a_home_that_is_used_or_in_use_or_cannot_be() {
     let other = Scratch::filled("demo-other");
     crate::homes::fill_messages(&other.runtime());
     let line = refusal(&["demo", "--home", other.path()], b"");
-    assert!(line.contains("somebody else's work is here"), "{line}");
+    assert!(line.contains("expected an empty folder or the home of a demo, found"), "{line}");
+    let full = Scratch::new("demo-full");
+    std::fs::write(full.file("thesis.txt"), "").expect("written");
+    assert!(refusal(&["demo", "--home", full.path()], b"").contains("found thesis.txt"));
+    assert_eq!(full.image().len(), 2, "nothing was made");
 
     let locked = Scratch::new("demo-locked");
     let held = locked.ledger();

@@ -134,12 +134,8 @@ fn plan(args: &Args, layout: &Layout) -> Result<(Plan, bool), Trouble> {
     let rows = substrate.as_ref().map(Substrate::snapshot).transpose().map_err(failed)?;
     let kept = rows.as_deref().map(Plan::read).transpose().map_err(failed)?.flatten();
     let Some(kept) = kept else {
-        if rows.as_deref().map(is_used).transpose().map_err(failed)?.unwrap_or(false) {
-            let shown = layout.home().display();
-            return Err(Trouble::Wrong(format!(
-                "{shown}: somebody else's work is here; name a new folder with --home"
-            )));
-        }
+        let is_used = rows.as_deref().map(is_used).transpose().map_err(failed)?.unwrap_or(false);
+        check_free(layout, is_used)?;
         let seed = args.seed.unwrap_or_else(|| chance() % 10_000);
         return Ok((Plan { orders: args.orders.unwrap_or(ORDERS), seed }, false));
     };
@@ -151,6 +147,24 @@ fn plan(args: &Args, layout: &Layout) -> Result<(Plan, bool), Trouble> {
     }
     let is_done = rows.as_deref().map(|rows| life::is_done(rows, kept)).transpose().map_err(failed)?;
     Ok((kept, is_done.unwrap_or(false)))
+}
+
+/// A demo begins in an empty folder, or where one was killed before it wrote down what it is about: whoever removes its home removes
+/// nothing else.
+fn check_free(layout: &Layout, is_used: bool) -> Result<(), Trouble> {
+    let shown = layout.home().display();
+    let entries = std::fs::read_dir(layout.home()).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let entries = entries.map_err(|error| Trouble::Wrong(format!("{shown}: {error}")))?;
+    let is_ours =
+        |name: &std::ffi::OsStr| ["runtime", "artifacts", "audit", "outside"].iter().any(|known| name == *known);
+    let other = entries.iter().map(std::fs::DirEntry::file_name).find(|name| is_used || !is_ours(name));
+    match other {
+        None => Ok(()),
+        Some(name) => Err(Trouble::Wrong(format!(
+            "{shown}: expected an empty folder or the home of a demo, found {}; name a new folder with --home",
+            name.display()
+        ))),
+    }
 }
 
 /// Whether there is anything but what the start of a runtime leaves.
