@@ -11,6 +11,7 @@ mod messages;
 mod runs;
 mod screen;
 mod store;
+mod tools;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
