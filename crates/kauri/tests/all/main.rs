@@ -9,6 +9,7 @@ mod ledger;
 mod manners;
 mod messages;
 mod runs;
+mod schemas;
 mod screen;
 mod store;
 mod tools;
