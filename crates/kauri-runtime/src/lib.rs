@@ -96,7 +96,7 @@ pub use outbox::{InboxSink, JsonLines, Offer, Sink};
 pub use policy::{Concurrency, KeyOf, Policy, Rate, Syncing};
 pub use pool::Pool;
 pub use read::{Read, Scan, View, Write};
-pub use record::{Divergence, Recorder, Replay};
+pub use record::{Divergence, RecordedStep, Recorder, Replay};
 pub use runtime::{Builder, Runtime, Sent};
 pub use schedule::{CatchUp, Schedule, When};
 pub use schema::{SCHEMA, TABLES, TableSpec, check_layout};

@@ -18,7 +18,7 @@ use crate::json::{from_hex, to_hex};
 use crate::observe::{Observation, Observer, StepEnd};
 use crate::runtime::Runtime;
 use crate::schema;
-use crate::substrate::{ModelSubstrate, Substrate, Verdict, Writes};
+use crate::substrate::{ModelSubstrate, Rows, Substrate, Verdict, Writes};
 use crate::time::{Mono, Now};
 
 /// The hashes of the rows that a step wrote, by table and key; none where it removed a row.
@@ -107,6 +107,19 @@ pub struct Divergence {
     pub what: String,
 }
 
+/// A step as a recording has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordedStep<'a> {
+    /// Which.
+    pub key: InboxKey,
+    /// When it ran.
+    pub wall: Timestamp,
+    /// Its message.
+    pub frame: &'a [u8],
+    /// How many rows of the application it wrote.
+    pub rows: usize,
+}
+
 /// Recorded steps, to be run again.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
@@ -138,6 +151,41 @@ impl Replay {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> impl Iterator<Item = RecordedStep<'_>> {
+        self.steps.iter().map(|step| {
+            let Step { key, now, frame, rows } = step;
+            RecordedStep { key: *key, wall: now.wall, frame, rows: rows.len() }
+        })
+    }
+
+    /// Compares what was written last under each key with the rows that are there, without running anything. Answers how many rows were
+    /// compared, and up to `most` that are not as they were written.
+    ///
+    /// Workers record beside each other, and which of them committed last is not told. So of what several wrote under one key, what
+    /// any of them wrote last is right.
+    ///
+    /// # Errors
+    /// If the substrate fails.
+    pub fn compare(&self, rows: &dyn Rows, most: usize) -> Result<(usize, Vec<Divergence>)> {
+        let mut last: BTreeMap<_, BTreeMap<WorkerId, (InboxKey, Option<u64>)>> = BTreeMap::new();
+        for step in &self.steps {
+            for (row, hash) in &step.rows {
+                last.entry(row).or_default().insert(step.key.worker, (step.key, *hash));
+            }
+        }
+        let mut different = Vec::new();
+        for (row, written) in &last {
+            let found = rows.get(&row.0.clone().into(), &row.1)?.map(|value| XxHash3_64::oneshot(&value));
+            let Some((key, recorded)) = written.values().next_back() else { continue };
+            if different.len() < most && written.values().all(|(_, hash)| *hash != found) {
+                let what = format!("recorded: {}, there: {}", words_of(*recorded), words_of(found));
+                different.push(Divergence { key: *key, row: Some((*row).clone()), what });
+            }
+        }
+        Ok((last.len(), different))
     }
 
     /// Runs every step again, each on what the ones before left of the fork, and answers the first that comes out another way.
@@ -188,6 +236,10 @@ fn difference(recorded: &Digest, found: &Digest) -> Option<Difference> {
     };
     let is_same = recorded.get(keys) == found.get(keys);
     (!is_same).then(|| (Some(keys.clone()), format!("recorded: {}, now: {}", words(recorded), words(found))))
+}
+
+fn words_of(hash: Option<u64>) -> String {
+    hash.map_or_else(|| "no row".to_owned(), |hash| format!("a value with hash {hash:016x}"))
 }
 
 fn parse(line: &Value) -> Option<Step> {

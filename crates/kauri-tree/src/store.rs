@@ -592,8 +592,11 @@ impl Store {
     }
 
     /// Returns when everything that was committed so far can be seen.
+    ///
+    /// # Errors
+    /// If the store is broken: what a refused commit left in the turn's state is never seen, and has no record to wait for.
     pub(crate) fn wait_for_published(&self) -> Result<()> {
-        self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written))
+        self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written).and_then(|()| durable.check()))
     }
 
     /// How many pages there are, and how many there would be without the free ones.

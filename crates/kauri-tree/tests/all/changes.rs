@@ -593,6 +593,26 @@ fn change_that_the_disk_fails_is_not_acknowledged() {
 }
 
 #[test]
+fn broken_store_tells_nobody_of_conflicts() {
+    let disk = WatchedDisk::new();
+    let store = many_rows(&disk);
+    let mut txn = store.begin();
+    txn.put(&NUMBERS, 1, 1).unwrap();
+    txn.commit().unwrap();
+    disk.watch.fails.store(true, Ordering::Relaxed);
+    assert!(store.checkpoint().is_err());
+    disk.watch.fails.store(false, Ordering::Relaxed);
+    // What the first of them wrote is never seen. Whoever is told that it conflicts would look again for ever.
+    for _ in 0..3 {
+        let mut change = Change::new(store.snapshot());
+        let number = change.get(&NUMBERS, 1).unwrap().unwrap();
+        change.put(&NUMBERS, 1, number + 1).unwrap();
+        let told = store.commit(change);
+        assert!(matches!(told, Err(Error::Io(_) | Error::Broken)), "{told:?}");
+    }
+}
+
+#[test]
 fn changes_are_refused_for_what_is_wrong_with_them() {
     let (store, other) = (Options::new().page_bytes(256).in_memory().unwrap(), Store::in_memory().unwrap());
     assert!(matches!(store.commit(Change::new(other.snapshot())), Err(Error::OtherStore)));

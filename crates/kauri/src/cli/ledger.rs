@@ -49,11 +49,11 @@ enum Command {
     /// Decide about an action without an end. Takes the lock of the home
     #[command(after_help = "\
 Examples:
-  kauri ledger resolve mail-17 --completed                the effect happened
+  kauri ledger resolve mail-17 --completed                    the effect happened
   kauri ledger resolve mail-17 --completed --result 'id 4711'
-  kauri ledger resolve mail-17 --failed 'no such account' it did not, and shall not
-  kauri ledger resolve mail-17 --retry                    it did not; a new action may try again
-  kauri ledger resolve mail-17 --needs-human              somebody must look")]
+  kauri ledger resolve mail-17 --failed 'no such account'     it did not, and shall not
+  kauri ledger resolve mail-17 --retry                        it did not; a new action may try again
+  kauri ledger resolve mail-17 --needs-human                  somebody must look")]
     #[command(group = clap::ArgGroup::new("decision").required(true))]
     Resolve {
         /// The action

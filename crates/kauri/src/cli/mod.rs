@@ -5,17 +5,22 @@
 
 mod ask;
 mod audit;
+mod bench;
 mod classes;
 mod config;
 mod dead_letters;
 mod demo;
 mod doctor;
+mod examples;
 mod frame;
 mod home;
 mod ledger;
+mod manual;
 mod messages;
 mod progress;
+mod replay;
 mod runs;
+mod schema;
 mod store;
 mod submit;
 mod switch;
@@ -25,7 +30,7 @@ mod up;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "kauri", version, about = "A durable runtime in one binary and one directory")]
@@ -51,7 +56,7 @@ enum Command {
     Lineage(runs::LineageArgs),
     /// Print the configuration in effect, and where each value comes from
     Config(config::Args),
-    /// Show what Kauri does today: messages through a store in memory, and what became of every damaged frame
+    /// Show what Kauri does: an order pipeline in a home of its own, killed if you like, that proves its totals
     Demo(demo::Args),
     /// Examine a home: what is wrong there, and what to do about it
     Doctor(doctor::Args),
@@ -79,6 +84,16 @@ enum Command {
     Runs(runs::Args),
     /// Look into a store's file, change it, copy it, make it shorter
     Store(store::Args),
+    /// Print with which schema a home was made, and its tables
+    Schema(schema::Args),
+    /// Show and verify recordings of steps
+    Replay(replay::Args),
+    /// Measure this machine and its disk for a few seconds
+    Bench(bench::Args),
+    /// Print what a shell needs to complete commands
+    Completions(manual::CompletionsArgs),
+    /// Print the manual, as man reads it
+    Man(manual::ManArgs),
 }
 
 /// Why a command did not do what was asked.
@@ -101,8 +116,14 @@ impl From<io::Error> for Trouble {
     }
 }
 
+/// All commands, with examples.
+fn command() -> clap::Command {
+    examples::with_examples(Args::command())
+}
+
 pub(crate) fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let matches = command().try_get_matches();
+    let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
@@ -128,6 +149,11 @@ pub(crate) fn main() -> ExitCode {
         Command::DeadLetters(args) => dead_letters::run(&args, &mut out),
         Command::Runs(args) => runs::run(&args, &mut out),
         Command::Store(args) => store::run(args, &mut out),
+        Command::Schema(args) => schema::run(&args, &mut out),
+        Command::Replay(args) => replay::run(&args, &mut out),
+        Command::Bench(args) => bench::run(&args, &mut out),
+        Command::Completions(args) => manual::completions(&args, &mut out),
+        Command::Man(args) => manual::man(&args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

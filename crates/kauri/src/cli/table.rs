@@ -56,7 +56,29 @@ pub(super) fn short(text: &str, most: usize) -> String {
     if chars.next().is_some() { head + "..." } else { head }
 }
 
-/// A moment, as people and scripts read it.
+/// In which time zone people see moments.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(super) struct Zone {
+    /// Moments in UTC, not in the time zone of this machine; in JSON they always are
+    #[arg(long)]
+    utc: bool,
+}
+
+impl Zone {
+    /// A moment as people read it, with how far their clocks are from UTC.
+    pub(super) fn moment(self, millis: i64) -> String {
+        let local = || {
+            let zone = if self.utc { jiff::tz::TimeZone::UTC } else { jiff::tz::TimeZone::try_system().ok()? };
+            Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(zone))
+        };
+        match local() {
+            Some(zoned) if zoned.offset().seconds() != 0 => zoned.strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string(),
+            _ => moment(millis),
+        }
+    }
+}
+
+/// A moment in UTC, as scripts read it.
 pub(super) fn moment(millis: i64) -> String {
     kauri::ledger::Timestamp(millis).to_string()
 }
@@ -92,6 +114,14 @@ mod tests {
         assert!(table.print("none", &mut out).is_ok());
         let lines = "ID        TASK\norder-17  send\\u{1b}[2J\na         b\n";
         assert_eq!(String::from_utf8(out).unwrap(), lines);
+    }
+
+    #[test]
+    fn moments_in_utc_are_those_of_scripts() {
+        let utc = Zone { utc: true };
+        for millis in [0, 1_771_666_200_123, -1, i64::MIN, i64::MAX] {
+            assert_eq!(utc.moment(millis), moment(millis));
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ mod ledger;
 mod manners;
 mod messages;
 mod runs;
+mod schemas;
+mod screen;
 mod store;
+mod tools;
 mod working;
 
 use std::io::Write;

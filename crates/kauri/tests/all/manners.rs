@@ -56,8 +56,10 @@ fn wrong_arguments_are_refused_in_one_line() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     use std::process::{Command, Stdio};
+    let home = crate::homes::Scratch::new("manners-pipe");
     let mut child = Command::new(env!("CARGO_BIN_EXE_kauri"))
-        .args(["demo", "--orders", "100000"])
+        .args(["demo", "--orders", "100000", "--home"])
+        .arg(home.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
