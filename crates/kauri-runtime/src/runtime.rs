@@ -1,8 +1,9 @@
 //! The runtime: what all workers of one store share.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kauri_wire::{Flags, InboxKey, Key, Message, RunId, SchemaVersion, Seq, TimerKey, Timestamp, WorkerId};
 
@@ -38,6 +39,7 @@ pub struct Builder {
     version: SchemaVersion,
     bootstrap: bool,
     seed: u64,
+    ledger: crate::run::Ledger,
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Bug>,
 }
@@ -92,6 +94,13 @@ impl Builder {
         self
     }
 
+    /// Where actions of runs are written down. Without it, a run that wants something done outside fails.
+    #[must_use]
+    pub fn ledger(mut self, ledger: Arc<dyn crate::run::ActionLedger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
     /// Refuses a store without a schema marker, instead of writing one.
     #[must_use]
     pub fn existing(mut self) -> Self {
@@ -136,6 +145,8 @@ impl Builder {
             outbox: Mutex::new(()),
             flow: Mutex::default(),
             stopped: AtomicBool::new(false),
+            followed: Mutex::default(),
+            ledger: self.ledger,
             #[cfg(feature = "planted")]
             planted: self.planted,
         };
@@ -199,6 +210,10 @@ pub(crate) struct Shared {
     pub(crate) outbox: Mutex<()>,
     pub(crate) flow: Mutex<Flow>,
     pub(crate) stopped: AtomicBool,
+    /// What is raised when a run says something, for all who follow it.
+    followed: Mutex<BTreeMap<RunId, Weak<Signal>>>,
+    /// Where actions of runs are written down.
+    pub(crate) ledger: crate::run::Ledger,
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Bug>,
 }
@@ -229,6 +244,7 @@ impl Runtime {
             version: schema::SCHEMA,
             bootstrap: true,
             seed: 0,
+            ledger: None,
             #[cfg(feature = "planted")]
             planted: None,
         }
@@ -483,6 +499,19 @@ impl Shared {
             plan.places.push(place);
         }
         plan
+    }
+
+    /// What is raised when a run says something: one signal for all who follow the run, so that whoever commits pays for one.
+    pub(crate) fn followed(&self, run: RunId) -> Arc<Signal> {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signal) = followed.get(&run).and_then(Weak::upgrade) {
+            return signal;
+        }
+        followed.retain(|_, signal| signal.strong_count() > 0);
+        let signal = Arc::new(Signal::default());
+        followed.insert(run, Arc::downgrade(&signal));
+        self.substrate.watch("events", run.as_bytes(), &signal);
+        signal
     }
 
     /// Whether a worker's inbox is not here.

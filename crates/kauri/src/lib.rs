@@ -22,9 +22,11 @@
 //! # Ok::<(), kauri::tree::Error>(())
 //! ```
 
+mod actions;
 mod clock;
 mod home;
 
+pub use actions::RunLedger;
 pub use clock::SystemClock;
 pub use home::Layout;
 pub use kauri_ledger as ledger;

@@ -262,9 +262,7 @@ impl Runs {
     /// `NoRun`, or if the substrate fails.
     pub fn tail(&self, run: RunId, from: u64) -> Result<Tail> {
         self.run(run)?;
-        let signal = Arc::new(Signal::default());
-        let substrate = self.runtime().substrate();
-        substrate.watch("events", run.as_bytes(), &signal);
+        let signal = self.shared().followed(run);
         Ok(Tail { runs: self.clone(), run, next: from.max(1), signal, seen: 0, has_more: false, is_over: false })
     }
 }

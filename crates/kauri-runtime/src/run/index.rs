@@ -14,6 +14,7 @@
 //! | q | gate 16 | run 16                  | nothing: the first run of a job that waits before it, oldest first
 //! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
 //! | x | run 16                            | u64: events that came after the run was sealed
+//! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
 //! ```
 //!
 //! Values are little-endian. A gate is the first half of the SHA-256 of its name: `run:` and the root's sixteen bytes for derived work,
@@ -26,7 +27,17 @@ use crate::error::{Error, Result};
 use crate::substrate::Bytes;
 
 fn key(tag: u8, parts: &[&[u8]]) -> Bytes {
-    [&[tag][..], &parts.concat()].concat().into()
+    // Most keys are short, and lie in the value itself: then nothing is allocated here.
+    let mut short = [tag; 64];
+    let mut length = 1;
+    for part in parts {
+        let Some(room) = short.get_mut(length..length + part.len()) else {
+            return [&[tag][..], &parts.concat()].concat().into();
+        };
+        room.copy_from_slice(part);
+        length += part.len();
+    }
+    short[..length].into()
 }
 
 pub(super) fn class(name: &str) -> Bytes {
@@ -98,6 +109,13 @@ pub(super) fn paused(class: &str, run: RunId) -> Bytes {
 pub(super) fn paused_of(class: &str) -> Bytes {
     key(b'p', &[class.as_bytes(), &[0]])
 }
+
+pub(super) fn undecided(run: RunId) -> Bytes {
+    key(b'u', &[run.as_bytes()])
+}
+
+/// All runs that wait for a decision.
+pub(super) const UNDECIDED: &[u8] = b"u";
 
 pub(super) fn refused(run: RunId) -> Bytes {
     key(b'x', &[run.as_bytes()])

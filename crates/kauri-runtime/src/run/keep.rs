@@ -163,6 +163,7 @@ fn add_run(run: &Run, doomed: &mut Doomed) {
     let mut index = |key| doomed.push((RUN_INDEX, key));
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
+    index(index::undecided(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

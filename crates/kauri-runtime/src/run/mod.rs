@@ -41,6 +41,7 @@
 //! its [`Ingestion`] says; bytes are kept by [`Artifacts`] and [`Files`]. What a script in another process says comes through a [`Pipe`] and
 //! is held against the contract by a [`Session`].
 
+mod action;
 mod artifact;
 mod class;
 mod codec;
@@ -75,6 +76,8 @@ mod step;
 mod submit;
 mod tree;
 
+pub(crate) use action::Ledger;
+pub use action::{ActionLedger, ActionStanding, ActionTrouble, AskedAction, BegunAction};
 pub use artifact::{
     ARTIFACT_BYTES_MAX, ArtifactReader, ArtifactWriter, Artifacts, DIGEST_KEY, Digest, KeepError, KeptArtifact,
 };

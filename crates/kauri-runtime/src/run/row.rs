@@ -80,6 +80,12 @@ impl Run {
         self.origin.parent()
     }
 
+    /// The trace of what it does: the root of its tree, in words.
+    #[must_use]
+    pub fn trace(&self) -> String {
+        self.root.to_string()
+    }
+
     /// How it ended, if it has.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {

@@ -130,7 +130,9 @@ fn finish(block: &mut Atomic<'_>, mut job: Job, run: &Run, outcome: Outcome) -> 
     job.outcome = Some(outcome);
     stage_job(block, &job)?;
     leave_gate(block, &job, run.id)?;
-    unmark(block, &index::paused(&run.class, run.id))?;
+    if run.started.is_none() {
+        unmark(block, &index::paused(&run.class, run.id))?;
+    }
     for key in marked(block, &index::waiters(&job.id), usize::MAX)? {
         let waiter = index::last_run(&key)?;
         unmark(block, &key)?;

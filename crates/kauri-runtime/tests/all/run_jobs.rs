@@ -9,7 +9,7 @@ use kauri_runtime::run::{
     RunFault, Runs, Skip, State, Submission, SweptRuns,
 };
 use kauri_runtime::substrate::KeyRange;
-use kauri_runtime::{CatchUp, Error, When};
+use kauri_runtime::{CatchUp, Error, Policy, When};
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -446,6 +446,7 @@ fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
             _ if live.input() == params(1).view().encode() => Err(Halt::Failed("bad".into())),
             _ => well(live),
         });
+        worker.set_policy(Policy { batch_messages_max: 1, ..Policy::default() });
         assert_eq!(worker.tick().unwrap().handled, 1);
         // The first job has ended; where all count, the whole has not.
         assert_eq!(runs.tree(root).unwrap().outcome(), (exit == Exit::Root).then_some(DONE));
