@@ -9,6 +9,7 @@ mod homes;
 mod ledger;
 mod manners;
 mod messages;
+mod run_table;
 mod runs;
 mod store;
 
