@@ -15,10 +15,10 @@ use crate::observe::{Observation, Observer};
 use crate::policy::Policy;
 use crate::read::View;
 use crate::schema::{
-    self, DEADLINES, DEDUPE, INBOX, OUTBOX, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
+    self, DEADLINES, DEDUPE, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
 use crate::substrate::{
-    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
+    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, TableWrites, Verdict, prefix_end,
 };
 use crate::time::{Chance, Clock, Mono, Now};
 
@@ -469,11 +469,33 @@ impl Shared {
     }
 
     pub(crate) fn commit(&self, change: &Change) -> Result<Verdict> {
+        let verdict = self.commit_to_substrate(change)?;
+        if let (Verdict::Committed(_), Some(rows)) = (&verdict, change.writes.get(&RUNS)) {
+            self.tell_runs(rows);
+        }
+        Ok(verdict)
+    }
+
+    fn commit_to_substrate(&self, change: &Change) -> Result<Verdict> {
         #[cfg(feature = "planted")]
         if let Some(bug) = self.planted {
             return crate::planted::commit(bug, &*self.substrate, change);
         }
         self.substrate.commit(change)
+    }
+
+    /// Counts the runs that a commit has sealed, and tells of them and of those that wait now. The row of a sealed run is written once:
+    /// so each is counted once, whoever sealed it.
+    fn tell_runs(&self, rows: &TableWrites) {
+        for (key, row) in rows.iter().filter_map(|(key, row)| Some((key, row.as_ref()?))) {
+            let Some(run) = crate::run::resting(key, row) else { continue };
+            if let Some(outcome) = run.outcome() {
+                self.metrics.run_ended(&run, outcome);
+            }
+            if self.has_observers() {
+                self.observe(&Observation::RunEnded { run: &run });
+            }
+        }
     }
 
     #[cfg(feature = "planted")]

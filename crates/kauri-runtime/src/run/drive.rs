@@ -20,7 +20,6 @@ use crate::dead_letter::{DeadLetter, Reason};
 use crate::error::Result;
 use crate::lease::{Lease, row_key};
 use crate::metrics::Counter;
-use crate::observe::Observation;
 use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
@@ -146,10 +145,8 @@ impl Worker {
             let ended = self.drive_run(&mut live, &claimed, is_enough);
             self.leave(&claimed);
             let (ended, taken) = ended?;
-            if let Some(run) = ended {
-                let shared = &self.runtime.shared;
-                shared.metrics.add(Counter::Commits, 1);
-                shared.observe_run(&run);
+            if ended.is_some() {
+                self.runtime.shared.metrics.add(Counter::Commits, 1);
             }
             next = taken;
         }
@@ -316,15 +313,23 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     if !goes_on {
         return Ok(Next::Drop(None));
     }
+    let time_max = make::class(block, &run.class)?.class.time_max;
+    if run.started.is_none() {
+        run.started = Some(block.now().wall);
+        if let Some(until) = run.until(None, time_max) {
+            // Whoever drives it then sees by itself that its time is over; if it waits, this ends it.
+            block.arm(until, &make::drive_message(run.id, claimed.key.worker, false)?)?;
+        }
+    }
+    let until = run.until(job.deadline, time_max);
     run.state = State::Running;
-    run.started.get_or_insert(block.now().wall);
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
     let input = runs::input(block, &run)?;
     let recorded = if run.steps > 0 { step::read(block, run.id)? } else { Vec::new() };
-    Ok(Next::Drive(Box::new(Loaded { run, job, input, recorded })))
+    Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
 }
 
 /// Whether a pending run begins now. If it ends instead, that is staged.
@@ -343,11 +348,11 @@ fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) -> Resul
 /// Ends a run that was cancelled or whose deadline has come. Tells whether it did.
 fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) -> Result<bool> {
     let now = block.now().wall;
-    let deadline = job.deadline;
+    let deadline = run.until(job.deadline, make::class(block, &run.class)?.class.time_max);
     let ending = if run.is_cancelled {
         Ending::failure(now, Outcome::Cancelled, "it was cancelled")
     } else if deadline.is_some_and(|deadline| now >= deadline) {
-        Ending::failure(now, Outcome::TimedOut, "its deadline came")
+        Ending::failure(now, Outcome::TimedOut, "its time was over")
     } else {
         return Ok(false);
     };
@@ -382,13 +387,4 @@ fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
     let detail = "expected the id of a run, or a job that recurs and can be submitted".to_owned();
     let (deliveries, frame) = (claimed.deliveries, claimed.frame.clone());
     DeadLetter { reason: Reason::Undecodable, detail, failed_at: now, deliveries, failures: 0, frame }
-}
-
-impl Shared {
-    /// Tells the observers of a run that was sealed or parked.
-    fn observe_run(&self, run: &Run) {
-        if self.has_observers() {
-            self.observe(&Observation::RunEnded { run });
-        }
-    }
 }

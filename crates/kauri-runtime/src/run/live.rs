@@ -12,13 +12,13 @@ use kauri_wire::{Flags, InboxKey, JobId, Key, RunId, Timestamp, WorkerId};
 
 use super::action::{DECIDED, Ledger};
 use super::drive::Ahead;
-use super::event::{self, event_key};
+use super::event;
 use super::fan_out;
 use super::index::{self, Gate};
 use super::job::Job;
 use super::make::{self, mark, stage_run, unmark};
 use super::outcome::{Outcome, State};
-use super::row::{Run, chain};
+use super::row::Run;
 use super::runs::{self, Runs, atomically, check_name};
 use super::seal::{self, Ending};
 use super::signal;
@@ -140,6 +140,8 @@ pub struct LiveRun {
     /// The run's row as it was last committed.
     row: Bytes,
     job: Job,
+    /// When its time is over.
+    until: Option<Timestamp>,
     input: Vec<u8>,
     recorded: Vec<Recorded>,
     /// The place of the next step that is asked for.
@@ -155,7 +157,7 @@ pub struct LiveRun {
 
 impl LiveRun {
     pub(super) fn new(shared: Arc<Shared>, driver: Driver, loaded: Loaded) -> Self {
-        let Loaded { run, job, input, recorded } = loaded;
+        let Loaded { run, job, until, input, recorded } = loaded;
         let row = run.encode().into();
         Self {
             shared,
@@ -163,6 +165,7 @@ impl LiveRun {
             run,
             row,
             job,
+            until,
             input,
             recorded,
             next: 0,
@@ -402,7 +405,7 @@ impl LiveRun {
 
     /// Whether the run may go on here, as far as is known.
     fn check_open(&mut self) -> Result<(), Halt> {
-        if self.stop.is_none() && self.job.deadline.is_some_and(|deadline| self.now().wall >= deadline) {
+        if self.stop.is_none() && self.until.is_some_and(|until| self.now().wall >= until) {
             self.stop = Some(Stop::TimedOut);
         }
         match self.stop {
@@ -443,8 +446,7 @@ impl LiveRun {
         let mut block = Atomic::new(&*rows, shared.setting(Some(self.driver.worker)));
         let mut run = self.run.clone();
         for row in &self.buffered {
-            let key = next_event(&mut run, row);
-            block.stage(&EVENTS, &key, Some(row))?;
+            event::stage(&mut block, &mut run, row)?;
         }
         let value = make(&mut block, &shared, &mut run)?;
         if run != self.run && run.outcome().is_none() {
@@ -664,7 +666,11 @@ impl LiveRun {
             self.check_open()?;
             let (mut change, mut run) = (Change::default(), self.run.clone());
             for row in self.buffered.iter().chain(rows) {
-                change.put(EVENTS, next_event(&mut run, row), row.clone());
+                let (key, named) = event::add(&mut run, row);
+                change.put(EVENTS, key, row.clone());
+                if let Some(named) = named {
+                    change.put(RUN_INDEX, named, Bytes::default());
+                }
             }
             change.put(RUNS, *run.id.as_bytes(), run.encode());
             if self.land(change, run, Lasting::On, None)? {
@@ -694,13 +700,6 @@ impl LiveRun {
     }
 }
 
-/// The key of a run's next event, which it has then.
-fn next_event(run: &mut Run, row: &[u8]) -> [u8; 24] {
-    run.events += 1;
-    run.hash = chain(&run.hash, run.events, row);
-    event_key(run.id, run.events)
-}
-
 /// Whether the driver's work goes on after a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lasting {
@@ -713,6 +712,7 @@ enum Lasting {
 pub(super) struct Loaded {
     pub(super) run: Run,
     pub(super) job: Job,
+    pub(super) until: Option<Timestamp>,
     pub(super) input: Vec<u8>,
     pub(super) recorded: Vec<Recorded>,
 }
@@ -739,7 +739,7 @@ fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run
 /// How a run ends that was stopped from outside.
 fn cancelled(now: Timestamp, run: &Run, stop: Option<Stop>) -> Option<Ending> {
     match stop {
-        Some(Stop::TimedOut) => Some(Ending::failure(now, Outcome::TimedOut, "its deadline came while it ran")),
+        Some(Stop::TimedOut) => Some(Ending::failure(now, Outcome::TimedOut, "its time was over while it ran")),
         Some(Stop::Cancelled) => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
         _ if run.is_cancelled => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
         _ => None,

@@ -112,7 +112,9 @@ pub(super) fn read(rows: &impl Read, run: RunId) -> Result<Vec<Recorded>> {
 
 /// Stages that a run has one more step.
 pub(super) fn record(block: &mut Atomic<'_>, run: &mut Run, step: &Recorded) -> Result<()> {
-    block.stage(&STEPS, &step_key(run.id, run.steps), Some(&step.encode()))?;
+    let row = step.encode();
+    block.stage(&STEPS, &step_key(run.id, run.steps), Some(&row))?;
+    run.bytes = run.bytes.saturating_add(row.len() as u64);
     run.steps += 1;
     Ok(())
 }

@@ -48,6 +48,7 @@ mod plan;
 mod report;
 mod resource;
 mod rust;
+mod steps;
 mod stop;
 
 pub use automaton::{Automaton, Decision, Ended, Facts, Health, Phase, Terminal};
@@ -62,4 +63,5 @@ pub use plan::{Deadlines, Plan, RunInfo};
 pub use report::{Report, Swallowed, Verdict};
 pub use resource::{Held, Resource};
 pub use rust::{Rust, Script};
+pub use steps::{Steps, StepsError};
 pub use stop::{Cancel, Cause, Stop};
