@@ -68,7 +68,7 @@ struct Options {
     /// Another number of rounds, for tests.
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
-    /// One part of the suite `ledger` alone.
+    /// One part of the suite `ledger` or `runs` alone.
     #[arg(long, value_name = "PART", hide = true)]
     only: Option<String>,
 }
@@ -186,7 +186,7 @@ fn run_runs(options: &RuntimeOptions) -> io::Result<()> {
         (None, true) => runs::Size::QUICK,
         (None, false) => runs::Size::FULL,
     };
-    let outcomes = runs::run(size, &options.folder, |what| eprintln!("{what}"));
+    let outcomes = runs::run(size, &options.folder, options.common.only.as_deref(), |what| eprintln!("{what}"));
     let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
     tell(&outcomes, &runs::goals(&outcomes), file)
 }

@@ -185,6 +185,8 @@ pub(crate) struct Search<'a> {
     pub(crate) now: Now,
     /// What the worker has already.
     pub(crate) held: &'a [Claimed],
+    /// How many it wants at most.
+    pub(crate) most: usize,
 }
 
 /// How many messages that cannot be claimed are looked past, beyond those that are leased.
@@ -241,7 +243,7 @@ impl Search<'_> {
     }
 
     fn begin<'a>(&'a self, rows: &dyn Rows, range: KeyRange<'_>) -> Result<Result<Progress<'a>, Mono>> {
-        let mut most = self.policy.batch_messages_max;
+        let mut most = self.most;
         if let Some(rate) = self.policy.rate {
             match self.shared.flow().allowance(self.worker, rate, self.now.mono) {
                 Ok(allowed) => most = most.min(allowed),

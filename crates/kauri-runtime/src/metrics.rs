@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::histogram::Histogram;
+use crate::run::{Outcome, Run};
 use crate::schema::{DEAD_LETTER, DEDUPE, INBOX, LEASES, OUTBOX, SCHEDULES, TIMERS, URGENT};
 use crate::substrate::{KeyRange, Rows};
 
@@ -23,8 +24,10 @@ macro_rules! counters {
             $($(#[$doc])* pub $field: u64,)*
             /// How long steps took.
             pub latency: Latency,
-            /// How long runs took, from when somebody began them until they were sealed or parked, in one go.
-            pub run_latency: Latency,
+            /// How long runs that have ended had waited to be begun.
+            pub run_queued: Latency,
+            /// How long they then took.
+            pub run_took: Latency,
         }
 
         const NAMES: &[&str] = &[$(stringify!($field),)*];
@@ -35,9 +38,9 @@ macro_rules! counters {
                 NAMES.iter().copied().zip([$(self.$field,)*])
             }
 
-            fn of(counters: &[AtomicU64], latency: Latency, run_latency: Latency) -> Self {
+            fn of(counters: &[AtomicU64], [latency, run_queued, run_took]: [Latency; 3]) -> Self {
                 let mut values = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
-                Self { $($field: values.next().unwrap_or_default(),)* latency, run_latency }
+                Self { $($field: values.next().unwrap_or_default(),)* latency, run_queued, run_took }
             }
         }
     };
@@ -82,12 +85,30 @@ counters! {
     Commits commits;
     /// Ids forgotten by sweeps.
     Swept swept;
-    /// Runs that somebody began, or went on with.
-    RunsDriven runs_driven;
-    /// Runs of those that ended well.
-    RunsSucceeded runs_succeeded;
-    /// Runs of those that ended otherwise.
-    RunsFailed runs_failed;
+    /// Jobs with their runs removed by sweeps.
+    JobsSwept jobs_swept;
+    /// Dead letters removed by sweeps.
+    LettersSwept letters_swept;
+    /// Runs that ended with a success.
+    RunsSuccess runs_success;
+    /// Runs that ended without having been needed.
+    RunsSkipped runs_skipped;
+    /// Runs that ended with an error of their script.
+    RunsScriptError runs_script_error;
+    /// Runs that ended with a crash of what drove them.
+    RunsExecutorCrash runs_executor_crash;
+    /// Runs that a policy ended.
+    RunsPolicyFailure runs_policy_failure;
+    /// Runs whose code was not the code that began them.
+    RunsVersionMismatch runs_version_mismatch;
+    /// Runs that were cancelled.
+    RunsCancelled runs_cancelled;
+    /// Runs whose time was over.
+    RunsTimedOut runs_timed_out;
+    /// Events of runs that have ended.
+    RunEvents run_events;
+    /// Steps of runs that have ended.
+    RunSteps run_steps;
 }
 
 /// How long steps took.
@@ -110,16 +131,14 @@ pub struct Latency {
 pub(crate) struct Metrics {
     counters: [AtomicU64; NAMES.len()],
     latency: Mutex<Histogram>,
-    run_latency: Mutex<Histogram>,
+    run_queued: Mutex<Histogram>,
+    run_took: Mutex<Histogram>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self {
-            counters: std::array::from_fn(|_| AtomicU64::new(0)),
-            latency: Mutex::default(),
-            run_latency: Mutex::default(),
-        }
+        let (latency, run_queued, run_took) = Default::default();
+        Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), latency, run_queued, run_took }
     }
 }
 
@@ -135,30 +154,52 @@ impl Metrics {
         times.iter().for_each(|time| latency.add(*time));
     }
 
-    pub(crate) fn run_took(&self, time: Duration) {
-        self.run_latency.lock().unwrap_or_else(PoisonError::into_inner).add(time);
+    /// Counts a run that was sealed.
+    pub(crate) fn run_ended(&self, run: &Run, outcome: Outcome) {
+        self.add(counter_of(outcome), 1);
+        self.add(Counter::RunEvents, run.events);
+        self.add(Counter::RunSteps, run.steps.into());
+        let (queued, took) = run.durations();
+        for (histogram, millis) in [(&self.run_queued, queued), (&self.run_took, took)] {
+            if let Some(millis) = millis.and_then(|millis| u64::try_from(millis).ok()) {
+                histogram.lock().unwrap_or_else(PoisonError::into_inner).add(Duration::from_millis(millis));
+            }
+        }
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts::of(&self.counters, summary(&self.latency), summary(&self.run_latency))
+        Counts::of(&self.counters, [&self.latency, &self.run_queued, &self.run_took].map(summary))
     }
 
     pub(crate) fn reset(&self) {
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
-        for times in [&self.latency, &self.run_latency] {
-            *times.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::default();
+        for histogram in [&self.latency, &self.run_queued, &self.run_took] {
+            *histogram.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::default();
         }
     }
 }
 
-fn summary(times: &Mutex<Histogram>) -> Latency {
-    let times = times.lock().unwrap_or_else(PoisonError::into_inner);
+fn summary(histogram: &Mutex<Histogram>) -> Latency {
+    let histogram = histogram.lock().unwrap_or_else(PoisonError::into_inner);
     Latency {
-        samples: times.count(),
-        total: times.total(),
-        max: times.max(),
-        p50: times.quantile(0.50),
-        p99: times.quantile(0.99),
+        samples: histogram.count(),
+        total: histogram.total(),
+        max: histogram.max(),
+        p50: histogram.quantile(0.50),
+        p99: histogram.quantile(0.99),
+    }
+}
+
+const fn counter_of(outcome: Outcome) -> Counter {
+    match outcome {
+        Outcome::Success { skipped: false } => Counter::RunsSuccess,
+        Outcome::Success { skipped: true } => Counter::RunsSkipped,
+        Outcome::ScriptError => Counter::RunsScriptError,
+        Outcome::ExecutorCrash => Counter::RunsExecutorCrash,
+        Outcome::PolicyFailure => Counter::RunsPolicyFailure,
+        Outcome::VersionMismatch => Counter::RunsVersionMismatch,
+        Outcome::Cancelled => Counter::RunsCancelled,
+        Outcome::TimedOut => Counter::RunsTimedOut,
     }
 }
 

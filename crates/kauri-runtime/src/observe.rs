@@ -7,7 +7,7 @@ use kauri_wire::{InboxKey, Seq, TimerKey, Timestamp, WorkerId};
 use crate::dead_letter::Reason;
 use crate::error::{Conflict, Error};
 use crate::metrics::Counts;
-use crate::run::Run;
+use crate::run::{Run, SweptRuns};
 use crate::substrate::Writes;
 use crate::time::Now;
 
@@ -103,10 +103,15 @@ pub enum Observation<'a> {
         /// Which.
         seq: Seq,
     },
-    /// Whoever drove a run is done with it: it was sealed, or waits.
+    /// A run was sealed, by whoever drove it or by somebody else, or waits.
     RunEnded {
         /// The run as it stands.
         run: &'a Run,
+    },
+    /// What had ended, and is kept no longer, was removed.
+    RunsSwept {
+        /// How much.
+        swept: &'a SweptRuns,
     },
     /// Ids that need not be remembered any more were forgotten.
     Swept {

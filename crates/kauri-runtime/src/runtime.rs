@@ -1,8 +1,9 @@
 //! The runtime: what all workers of one store share.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kauri_wire::{Flags, InboxKey, Key, Message, RunId, SchemaVersion, Seq, TimerKey, Timestamp, WorkerId};
 
@@ -15,10 +16,10 @@ use crate::policy::Policy;
 use crate::read::View;
 use crate::run::Recovered;
 use crate::schema::{
-    self, DEADLINES, DEDUPE, INBOX, OUTBOX, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
+    self, DEADLINES, DEDUPE, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
 use crate::substrate::{
-    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
+    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, TableWrites, Verdict, prefix_end,
 };
 use crate::time::{Chance, Clock, Mono, Now};
 
@@ -39,6 +40,7 @@ pub struct Builder {
     version: SchemaVersion,
     bootstrap: bool,
     seed: u64,
+    ledger: crate::run::Ledger,
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Bug>,
 }
@@ -93,6 +95,13 @@ impl Builder {
         self
     }
 
+    /// Where actions of runs are written down. Without it, a run that wants something done outside fails.
+    #[must_use]
+    pub fn ledger(mut self, ledger: Arc<dyn crate::run::ActionLedger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
     /// Refuses a store without a schema marker, instead of writing one.
     #[must_use]
     pub fn existing(mut self) -> Self {
@@ -138,6 +147,8 @@ impl Builder {
             flow: Mutex::default(),
             stopped: AtomicBool::new(false),
             recovered: std::sync::OnceLock::new(),
+            followed: Mutex::default(),
+            ledger: self.ledger,
             #[cfg(feature = "planted")]
             planted: self.planted,
         };
@@ -204,6 +215,10 @@ pub(crate) struct Shared {
     pub(crate) stopped: AtomicBool,
     /// What this start found, set once before anybody can ask.
     recovered: std::sync::OnceLock<Recovered>,
+    /// What is raised when a run says something, for all who follow it.
+    followed: Mutex<BTreeMap<RunId, Weak<Signal>>>,
+    /// Where actions of runs are written down.
+    pub(crate) ledger: crate::run::Ledger,
     #[cfg(feature = "planted")]
     planted: Option<crate::planted::Bug>,
 }
@@ -234,6 +249,7 @@ impl Runtime {
             version: schema::SCHEMA,
             bootstrap: true,
             seed: 0,
+            ledger: None,
             #[cfg(feature = "planted")]
             planted: None,
         }
@@ -464,11 +480,33 @@ impl Shared {
     }
 
     pub(crate) fn commit(&self, change: &Change) -> Result<Verdict> {
+        let verdict = self.commit_to_substrate(change)?;
+        if let (Verdict::Committed(_), Some(rows)) = (&verdict, change.writes.get(&RUNS)) {
+            self.tell_runs(rows);
+        }
+        Ok(verdict)
+    }
+
+    fn commit_to_substrate(&self, change: &Change) -> Result<Verdict> {
         #[cfg(feature = "planted")]
         if let Some(bug) = self.planted {
             return crate::planted::commit(bug, &*self.substrate, change);
         }
         self.substrate.commit(change)
+    }
+
+    /// Counts the runs that a commit has sealed, and tells of them and of those that wait now. The row of a sealed run is written once:
+    /// so each is counted once, whoever sealed it.
+    fn tell_runs(&self, rows: &TableWrites) {
+        for (key, row) in rows.iter().filter_map(|(key, row)| Some((key, row.as_ref()?))) {
+            let Some(run) = crate::run::resting(key, row) else { continue };
+            if let Some(outcome) = run.outcome() {
+                self.metrics.run_ended(&run, outcome);
+            }
+            if self.has_observers() {
+                self.observe(&Observation::RunEnded { run: &run });
+            }
+        }
     }
 
     #[cfg(feature = "planted")]
@@ -494,6 +532,19 @@ impl Shared {
             plan.places.push(place);
         }
         plan
+    }
+
+    /// What is raised when a run says something: one signal for all who follow the run, so that whoever commits pays for one.
+    pub(crate) fn followed(&self, run: RunId) -> Arc<Signal> {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signal) = followed.get(&run).and_then(Weak::upgrade) {
+            return signal;
+        }
+        followed.retain(|_, signal| signal.strong_count() > 0);
+        let signal = Arc::new(Signal::default());
+        followed.insert(run, Arc::downgrade(&signal));
+        self.substrate.watch("events", run.as_bytes(), &signal);
+        signal
     }
 
     /// Whether a worker's inbox is not here.

@@ -264,6 +264,6 @@ impl Count {
     }
 }
 
-fn is_urgent(frame: &[u8]) -> bool {
+pub(crate) fn is_urgent(frame: &[u8]) -> bool {
     MessageRef::decode(frame).is_ok_and(|message| message.flags().contains(Flags::HIGH_PRIORITY))
 }

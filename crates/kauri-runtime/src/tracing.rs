@@ -3,6 +3,7 @@
 use tracing::{debug, error, info, warn};
 
 use crate::observe::{Observation, Observer, StepEnd};
+use crate::run::SweptRuns;
 
 /// An observer that makes events for `tracing`: ends of steps at `debug`, what was requeued at `info`, what was buried at `warn`, errors
 /// at `error`. Payloads are not among their fields.
@@ -45,8 +46,16 @@ impl Observer for Tracing {
             Observation::RunEnded { run } => {
                 let (run_id, job_id, class) = (run.id, run.job.as_str(), &*run.class);
                 let parent_run_id = run.parent().map(tracing::field::display);
-                let (attempt, state, events) = (run.attempt(), run.state, run.events);
-                info!(%run_id, job_id, class, parent_run_id, attempt, outcome = %state, events, "run ended or waits");
+                let (attempt, outcome, events, steps) = (run.attempt(), run.state, run.events, run.steps);
+                let (queued_ms, took_ms) = run.durations();
+                info!(
+                    %run_id, job_id, class, parent_run_id, attempt, %outcome, queued_ms, took_ms, events, steps,
+                    "run ended or waits"
+                );
+            }
+            Observation::RunsSwept { swept } => {
+                let SweptRuns { jobs, runs, events, bytes, dead_letters, .. } = **swept;
+                info!(jobs, runs, events, bytes, dead_letters, "runs swept");
             }
             Observation::Swept { rows } => debug!(rows, "ids forgotten"),
         }

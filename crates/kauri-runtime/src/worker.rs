@@ -165,7 +165,7 @@ impl Worker {
         self.last_error.as_ref()
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.runtime.shared.stopped.load(Ordering::Acquire)
     }
 
@@ -341,9 +341,15 @@ impl Worker {
 
     /// What to claim next, besides what is held, and the lease on it.
     pub(crate) fn search(&self, rows: &dyn Rows) -> Result<(Found, Lease)> {
+        self.search_beside(rows, &self.held)
+    }
+
+    /// What to claim next, besides these, and the lease on it. Runs are claimed one at a time.
+    pub(crate) fn search_beside(&self, rows: &dyn Rows, held: &[Claimed]) -> Result<(Found, Lease)> {
         let shared = &self.runtime.shared;
         let (worker, owner, policy, now) = (self.id, self.owner, &self.policy, shared.clock.now());
-        let search = Search { shared, worker, owner, policy, now, held: &self.held };
+        let most = if matches!(self.work, Work::Drive(_)) { 1 } else { policy.batch_messages_max };
+        let search = Search { shared, worker, owner, policy, now, held, most };
         let found = search.run(rows)?;
         if found.is_flow_limited {
             shared.flow().wait(&self.signal);

@@ -22,12 +22,15 @@
 //! # Ok::<(), kauri::tree::Error>(())
 //! ```
 
+mod actions;
 mod clock;
 mod config;
 pub mod control;
 mod home;
 pub mod instance;
+mod run_table;
 
+pub use actions::RunLedger;
 pub use clock::SystemClock;
 pub use config::{Config, ConfigError, JobConfig, ScheduleConfig, Setting, Source, parse_span, show_span};
 pub use home::Layout;
@@ -35,6 +38,7 @@ pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;
 pub use kauri_tree as tree;
 pub use kauri_wire as wire;
+pub use run_table::{RunTable, TableError, TableUpdate};
 
 /// The program in the README, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -34,6 +34,12 @@ pub const DIGEST_KEY: &str = "sha256";
 pub struct Digest([u8; 32]);
 
 impl Digest {
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The digest that an artifact event's payload names.
     #[must_use]
     pub fn named_in(payload: Map<'_>) -> Option<Self> {

@@ -5,8 +5,8 @@
 //!  | CLS0 | worker u64 | paused u8 | takeover u8 | retry on u16 | attempts_max u32 |
 //! 20             28                 36              40             44              48
 //!  | pause_ms u64 | pause_max_ms u64 | depth_max u32 | runs_max u32 | parallel u32 |
-//! 48        49            57              65
-//!  | exit u8 | keep_ms u64 | keep_runs u64 |                                              little-endian
+//! 48        49            57              65                73                81
+//!  | exit u8 | keep_ms u64 | keep_runs u64 | keep_bytes u64 | time_max_ms u64 |           little-endian
 //! ```
 //!
 //! What is kept for ever, or without a limit, is `u64::MAX`.
@@ -42,6 +42,9 @@ pub struct Class {
     pub fan_out: FanOut,
     /// How long what has ended is kept.
     pub keep: Keep,
+    /// How long a run may take from its first begin to its end, waits included: as long as it likes. One that takes longer has timed
+    /// out.
+    pub time_max: Option<Duration>,
 }
 
 impl Class {
@@ -49,7 +52,7 @@ impl Class {
     #[must_use]
     pub fn new(worker: WorkerId) -> Self {
         let (retry, takeover, fan_out, keep) = Default::default();
-        Self { worker, retry, takeover, fan_out, keep }
+        Self { worker, retry, takeover, fan_out, keep, time_max: None }
     }
 }
 
@@ -131,13 +134,16 @@ pub enum Exit {
     All,
 }
 
-/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes.
+/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. The same
+/// limits hold for the dead letters of the worker that drives the class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Keep {
     /// For how long after its end: for ever.
     pub time: Option<Duration>,
     /// How many runs of the class: all.
     pub runs: Option<u64>,
+    /// How many bytes they have together, with their events, steps, inputs and artifacts: any number.
+    pub bytes: Option<u64>,
 }
 
 /// A class as it stands.
@@ -153,14 +159,15 @@ fn millis(time: Duration) -> u64 {
 
 impl ClassRow {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Class { worker, retry, takeover, fan_out, keep } = &self.class;
+        let Class { worker, retry, takeover, fan_out, keep, time_max } = &self.class;
         let mut row = Writer::new(MAGIC);
         row.long(worker.key_bits()).byte(self.is_paused.into()).byte((*takeover == Takeover::Resume).into());
         row.raw(&retry.on.bits().to_le_bytes()).short(retry.attempts_max);
         row.long(millis(retry.pause)).long(millis(retry.pause_max));
         row.short(fan_out.depth_max).short(fan_out.runs_max).short(fan_out.parallel);
         row.byte((fan_out.exit == Exit::All).into());
-        row.long(keep.time.map_or(u64::MAX, millis)).long(keep.runs.unwrap_or(u64::MAX)).finish()
+        row.long(keep.time.map_or(u64::MAX, millis)).long(keep.runs.unwrap_or(u64::MAX));
+        row.long(keep.bytes.unwrap_or(u64::MAX)).long(time_max.map_or(u64::MAX, millis)).finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
@@ -186,9 +193,11 @@ impl ClassRow {
             exit: if row.byte()? == 0 { Exit::Root } else { Exit::All },
         };
         let limit = |number: u64| (number != u64::MAX).then_some(number);
-        let keep = Keep { time: limit(row.long()?).map(Duration::from_millis), runs: limit(row.long()?) };
+        let time = |number| limit(number).map(Duration::from_millis);
+        let keep = Keep { time: time(row.long()?), runs: limit(row.long()?), bytes: limit(row.long()?) };
+        let time_max = time(row.long()?);
         row.end()?;
-        Some(Self { class: Class { worker, retry, takeover, fan_out, keep }, is_paused })
+        Some(Self { class: Class { worker, retry, takeover, fan_out, keep, time_max }, is_paused })
     }
 }
 
@@ -198,14 +207,15 @@ mod tests {
 
     #[test]
     fn classes_survive_the_trip_and_other_bytes_are_refused() {
-        let keep = Keep { time: Some(Duration::from_secs(9)), runs: None };
+        let keep = Keep { time: Some(Duration::from_secs(9)), runs: None, bytes: Some(1 << 30) };
         let fan_out = FanOut { depth_max: 2, exit: Exit::All, ..FanOut::default() };
-        let class = Class { takeover: Takeover::Resume, fan_out, keep, ..Class::new(WorkerId(-4)) };
+        let time_max = Some(Duration::from_secs(60));
+        let class = Class { takeover: Takeover::Resume, fan_out, keep, time_max, ..Class::new(WorkerId(-4)) };
         for is_paused in [false, true] {
             let row = ClassRow { class: class.clone(), is_paused };
             assert_eq!(ClassRow::decode(&row.encode()).unwrap(), row);
         }
-        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 65);
+        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 81);
         assert!(ClassRow::decode(b"CLS0").unwrap_err().is_corruption());
     }
 

@@ -9,7 +9,10 @@ pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
     pub(super) fn new(magic: [u8; 4]) -> Self {
-        Self(magic.to_vec())
+        // Most rows fit without growing.
+        let mut row = Vec::with_capacity(256);
+        row.extend_from_slice(&magic);
+        Self(row)
     }
 
     pub(super) fn byte(&mut self, value: u8) -> &mut Self {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kauri_wire::{Flags, InboxKey, Key, MessageRef, Timestamp, WorkerId};
 
 use super::class::Takeover;
+use super::job::Job;
 use super::live::{Driver, Halt, LiveRun, Loaded};
 use super::make::{self, mark, stage_run};
 use super::outcome::{Outcome, State};
@@ -17,15 +18,13 @@ use crate::atomic::Atomic;
 use crate::claim::{Claimed, Found, Held};
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::error::Result;
-use crate::lease::row_key;
+use crate::lease::{Lease, row_key};
 use crate::metrics::Counter;
-use crate::observe::Observation;
 use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
-use crate::substrate::{Change, Seen, Verdict};
-use crate::time::Mono;
+use crate::substrate::{Change, Rows, Seen, Verdict};
 use crate::worker::{Rest, Tick, Work, Worker};
 
 /// What runs a run's script, seen from the store: it is given the run, and answers how it ended.
@@ -48,9 +47,71 @@ impl<F: FnMut(&mut LiveRun) -> Result<Ending, Halt> + Send> Drive for F {
 impl Runtime {
     /// A worker that drives the runs of all classes that name it, one at a time. Its lease should outlast the longest silence of a run:
     /// every commit of the run renews it, and [`LiveRun::renew`] does.
+    ///
+    /// The end of a run and the begin of the next are one commit; after [`batch_messages_max`](Policy::batch_messages_max) runs, or
+    /// [`batch_time_max`](Policy::batch_time_max), the worker looks after other things first.
     pub fn run_worker(&self, id: WorkerId, policy: Policy, drive: impl Drive + 'static) -> Worker {
-        let policy = Policy { batch_messages_max: 1, ..policy };
         self.worker_doing(id, policy, Work::Drive(Box::new(drive)))
+    }
+}
+
+/// A run to be driven, and the message that asked for it.
+type Going = (Box<LiveRun>, Claimed);
+
+/// The run that a worker goes on with: claimed in the commit that ends the one before, so that a worker that keeps up pays one commit
+/// for a run and not two.
+pub(super) struct Ahead<'a> {
+    /// Who goes on; nobody, if the run before is the last for now.
+    worker: Option<&'a Worker>,
+    /// The message of the run before.
+    done: &'a Claimed,
+    taken: Option<Taken>,
+}
+
+struct Taken {
+    found: Found,
+    lease: Lease,
+    claimed: Claimed,
+    loaded: Box<Loaded>,
+    /// The lease, once it is staged.
+    held: Option<Held>,
+}
+
+impl Ahead<'_> {
+    /// Stages in a block that the next run begins, if there is one that does. What is not simply to be driven is left alone, trouble
+    /// included: whoever looks at the inbox next meets it.
+    pub(super) fn stage(&mut self, rows: &dyn Rows, block: &mut Atomic<'_>) {
+        let Some(worker) = self.worker else { return };
+        let Ok((found, lease)) = worker.search_beside(rows, std::slice::from_ref(self.done)) else { return };
+        let Some(claimed) = found.claims.first().cloned() else { return };
+        let depth = block.depth();
+        block.enter();
+        let next = match found.is_takeover() || claimed.doom.is_some() {
+            true => Ok(Next::Drop(None)),
+            false => begin(block, &worker.runtime.shared, &claimed),
+        };
+        if let Ok(Next::Drive(loaded)) = next {
+            block.merge_to(depth);
+            self.taken = Some(Taken { found, lease, claimed, loaded, held: None });
+        } else {
+            block.vanish_to(depth);
+            worker.leave(&claimed);
+        }
+    }
+
+    /// Stages the lease on what was taken, in place of the one that ends. Tells whether there is one.
+    pub(super) fn stage_lease(&mut self, change: &mut Change) -> bool {
+        let (Some(worker), Some(taken)) = (self.worker, &mut self.taken) else { return false };
+        change.expect(INBOX, taken.claimed.key_bytes(), Seen::Present);
+        taken.held = taken.found.stage(change, worker.id, &taken.lease);
+        taken.held.is_some()
+    }
+
+    /// After a conflict, which may be about the next run: this one ends alone.
+    pub(super) fn give_up(&mut self) {
+        if let (Some(worker), Some(taken)) = (self.worker.take(), self.taken.take()) {
+            worker.leave(&taken.claimed);
+        }
     }
 }
 
@@ -67,34 +128,42 @@ enum Begun {
 }
 
 impl Worker {
-    /// Drives one run as far as it goes.
+    /// Drives runs as far as they go, one after the other, until there is none or it has been long enough.
     pub(crate) fn drive_inbox(&mut self) -> Result<Tick> {
-        let tick = |handled, rest| Ok(Tick { handled, fired: 0, rest });
-        match self.begin_run()? {
-            Begun::Idle => tick(0, Rest::Idle),
-            Begun::Busy => tick(0, Rest::Busy),
-            Begun::Done => tick(1, Rest::More),
-            Begun::Live(mut live, claimed) => {
-                let shared = Arc::clone(&self.runtime.shared);
-                shared.metrics.add(Counter::RunsDriven, 1);
-                let began = shared.mono();
-                let ended = self.drive_run(&mut live);
-                self.leave(&claimed);
-                if let Some(run) = ended? {
-                    shared.metrics.add(Counter::Commits, 1);
-                    shared.count_run(&run, began);
-                    shared.observe_run(&run);
-                }
-                tick(1, Rest::More)
+        let began = self.runtime.shared.mono();
+        let mut handled = 0;
+        let mut next = match self.begin_run()? {
+            Begun::Idle => return Ok(Tick { rest: Rest::Idle, ..Tick::default() }),
+            Begun::Busy => return Ok(Tick { rest: Rest::Busy, ..Tick::default() }),
+            Begun::Done => None,
+            Begun::Live(live, claimed) => Some((live, claimed)),
+        };
+        while let Some((mut live, claimed)) = next.take() {
+            handled += 1;
+            let is_enough = handled >= self.policy.batch_messages_max
+                || self.runtime.shared.mono().since(began) >= self.policy.batch_time_max;
+            let ended = self.drive_run(&mut live, &claimed, is_enough);
+            self.leave(&claimed);
+            let (ended, taken) = ended?;
+            if ended.is_some() {
+                self.runtime.shared.metrics.add(Counter::Commits, 1);
             }
+            next = taken;
         }
+        Ok(Tick { handled: handled.max(1), fired: 0, rest: Rest::More })
     }
 
-    fn drive_run(&mut self, live: &mut LiveRun) -> Result<Option<Run>> {
+    /// Drives a run, and commits how that came out with the claim of the next, unless it is enough for now.
+    fn drive_run(
+        &mut self,
+        live: &mut LiveRun,
+        claimed: &Claimed,
+        is_enough: bool,
+    ) -> Result<(Option<Run>, Option<Going>)> {
         let Work::Drive(drive) = &mut self.work else { unreachable!("whoever drives runs has what drives them") };
         let result = catch_unwind(AssertUnwindSafe(|| drive.drive(live)));
         if let Some(concluded) = live.take_concluded() {
-            return concluded;
+            return Ok((concluded?, None));
         }
         let now = live.now().wall;
         let result = match result {
@@ -104,16 +173,30 @@ impl Worker {
                 Ok(Ending::failure(now, Outcome::ExecutorCrash, &words))
             }
         };
-        match result {
-            Ok(ending) => live.end(&ending),
-            Err(Halt::Parked) => live.park(),
+        let is_last = is_enough || self.is_stopping() || self.policy.concurrency.is_some();
+        let mut ahead = Ahead { worker: (!is_last).then_some(&*self), done: claimed, taken: None };
+        let ended = match result {
+            Ok(ending) => live.end(&ending, &mut ahead),
+            Err(Halt::Parked) => live.park(&mut ahead),
             Err(Halt::Lost) => Ok(None),
             Err(Halt::Runtime(error)) => Err(error),
-            Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled")),
-            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why)),
+            Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled"), &mut ahead),
+            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
             Err(Halt::Diverged(divergence)) => {
-                live.end(&Ending::failure(now, Outcome::VersionMismatch, &divergence.to_string()))
+                live.end(&Ending::failure(now, Outcome::VersionMismatch, &divergence.to_string()), &mut ahead)
             }
+        };
+        let taken = ahead.taken;
+        let ended = ended?;
+        Ok((ended, taken.and_then(|taken| self.go_on_with(taken))))
+    }
+
+    /// Goes on with what was claimed in the commit that ended the run before.
+    fn go_on_with(&mut self, taken: Taken) -> Option<Going> {
+        let held = taken.held?;
+        match self.go_on(&taken.found, taken.claimed, held, Next::Drive(taken.loaded)) {
+            Begun::Live(live, claimed) => Some((live, claimed)),
+            Begun::Idle | Begun::Busy | Begun::Done => None,
         }
     }
 
@@ -142,7 +225,10 @@ impl Worker {
         }
         change.durability = self.policy.durability(Flags::DURABLE);
         match shared.commit(&change)? {
-            Verdict::Committed(_) => Ok(self.go_on(&found, claimed, held, begun)),
+            Verdict::Committed(_) => {
+                shared.metrics.add(Counter::Commits, 1);
+                Ok(self.go_on(&found, claimed, held, begun))
+            }
             Verdict::Conflict(conflict) => {
                 shared.meet(&conflict, 1, Some(self.id));
                 shared.metrics.add(Counter::Contended, 1);
@@ -166,7 +252,6 @@ impl Worker {
     fn go_on(&mut self, found: &Found, claimed: Claimed, held: Held, begun: Next) -> Begun {
         let shared = Arc::clone(&self.runtime.shared);
         shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
-        shared.metrics.add(Counter::Commits, 1);
         if let Some(rate) = self.policy.rate {
             shared.flow().spend(self.id, rate, 1);
         }
@@ -176,7 +261,10 @@ impl Worker {
                 Begun::Done
             }
             Next::Drive(loaded) => {
-                let driver = Driver { worker: self.id, key: claimed.key, policy: self.policy.clone(), held };
+                let is_urgent = claimed.is_urgent || crate::step::is_urgent(&claimed.frame);
+                let (worker, key, policy) = (self.id, claimed.key, self.policy.clone());
+                let has_deadline = claimed.deadline.is_some();
+                let driver = Driver { worker, key, is_urgent, has_deadline, policy, held };
                 Begun::Live(Box::new(LiveRun::new(shared, driver, *loaded)), claimed)
             }
         }
@@ -203,6 +291,10 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     // A run that was swept away needs nobody.
     let Some(mut run) = make::find_run(block, id)? else { return Ok(Next::Drop(None)) };
     let seq = claimed.key.seq.0;
+    if run.outcome().is_some() {
+        return Ok(Next::Drop(None));
+    }
+    let job = make::job(block, &run.job)?;
     let goes_on = match run.state {
         State::Sealed(_) => false,
         // Another message drives it: this one comes too late, or again.
@@ -214,32 +306,36 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
             false
         }
         State::Running => take_over(block, shared, run.clone())?,
-        State::Parked if end_if_over(block, shared, &run)? => false,
-        State::Parked => {
-            let job = make::job(block, &run.job)?;
-            seal::pass_gate(block, &job, run.id)?
-        }
-        State::Pending => admit(block, shared, &run)?,
+        State::Parked if end_if_over(block, shared, &run, &job)? => false,
+        State::Parked => seal::pass_gate(block, &job, run.id)?,
+        State::Pending => admit(block, shared, &run, &job)?,
     };
     if !goes_on {
         return Ok(Next::Drop(None));
     }
+    let time_max = make::class(block, &run.class)?.class.time_max;
+    if run.started.is_none() {
+        run.started = Some(block.now().wall);
+        if let Some(until) = run.until(None, time_max) {
+            // Whoever drives it then sees by itself that its time is over; if it waits, this ends it.
+            block.arm(until, &make::drive_message(run.id, claimed.key.worker, false)?)?;
+        }
+    }
+    let until = run.until(job.deadline, time_max);
     run.state = State::Running;
-    run.started.get_or_insert(block.now().wall);
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
-    let job = make::job(block, &run.job)?;
     let input = runs::input(block, &run)?;
     let recorded = if run.steps > 0 { step::read(block, run.id)? } else { Vec::new() };
-    Ok(Next::Drive(Box::new(Loaded { run, job, input, recorded })))
+    Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
 }
 
 /// Whether a pending run begins now. If it ends instead, that is staged.
-fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<bool> {
-    let (job, class) = (make::job(block, &run.job)?, make::class(block, &run.class)?);
-    match seal::admit(block, run, &job, &class)? {
+fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) -> Result<bool> {
+    let class = make::class(block, &run.class)?;
+    match seal::admit(block, run, job, &class)? {
         Admission::Go => Ok(true),
         Admission::Later => Ok(false),
         Admission::Over(ending) => {
@@ -250,13 +346,13 @@ fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<bool> {
 }
 
 /// Ends a run that was cancelled or whose deadline has come. Tells whether it did.
-fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<bool> {
+fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) -> Result<bool> {
     let now = block.now().wall;
-    let deadline = make::job(block, &run.job)?.deadline;
+    let deadline = run.until(job.deadline, make::class(block, &run.class)?.class.time_max);
     let ending = if run.is_cancelled {
         Ending::failure(now, Outcome::Cancelled, "it was cancelled")
     } else if deadline.is_some_and(|deadline| now >= deadline) {
-        Ending::failure(now, Outcome::TimedOut, "its deadline came")
+        Ending::failure(now, Outcome::TimedOut, "its time was over")
     } else {
         return Ok(false);
     };
@@ -266,7 +362,8 @@ fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run) -> Result<boo
 
 /// Stages what becomes of a run whose driver died. Tells whether it goes on.
 pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -> Result<bool> {
-    if run.state != State::Running || end_if_over(block, shared, &run)? {
+    let job = make::job(block, &run.job)?;
+    if run.state != State::Running || end_if_over(block, shared, &run, &job)? {
         return Ok(false);
     }
     let class = make::class(block, &run.class)?.class;
@@ -290,22 +387,4 @@ fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
     let detail = "expected the id of a run, or a job that recurs and can be submitted".to_owned();
     let (deliveries, frame) = (claimed.deliveries, claimed.frame.clone());
     DeadLetter { reason: Reason::Undecodable, detail, failed_at: now, deliveries, failures: 0, frame }
-}
-
-impl Shared {
-    fn count_run(&self, run: &Run, began: Mono) {
-        self.metrics.run_took(self.mono().since(began));
-        match run.outcome() {
-            Some(outcome) if outcome.is_success() => self.metrics.add(Counter::RunsSucceeded, 1),
-            Some(_) => self.metrics.add(Counter::RunsFailed, 1),
-            None => {}
-        }
-    }
-
-    /// Tells the observers of a run that was sealed or parked.
-    fn observe_run(&self, run: &Run) {
-        if self.has_observers() {
-            self.observe(&Observation::RunEnded { run });
-        }
-    }
 }

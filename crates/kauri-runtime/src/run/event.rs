@@ -17,11 +17,14 @@ use kauri_wire::pack::{Map, Value};
 use kauri_wire::run::{Envelope, Event, EventType, RunFrame};
 use serde_json::{Value as Json, json};
 
+use super::artifact::Digest;
 use super::fault::RunFault;
+use super::index;
 use super::make;
 use super::row::{Run, chain};
 use super::runs::Runs;
 use super::sink::EventDraft;
+use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::json::to_hex;
 use crate::read::{Read, View};
@@ -180,6 +183,38 @@ fn value(pack: &Value<'_>) -> Json {
     }
 }
 
+/// The key of a run's next event, which it has then; and the row that says which artifact it names, if it names one.
+pub(super) fn add(run: &mut Run, row: &[u8]) -> ([u8; 24], Option<Bytes>) {
+    run.events += 1;
+    run.hash = chain(&run.hash, run.events, row);
+    run.bytes = run.bytes.saturating_add(row.len() as u64);
+    let named = artifact(row);
+    if let Some((_, size_bytes)) = named {
+        run.bytes = run.bytes.saturating_add(size_bytes);
+    }
+    (event_key(run.id, run.events), named.map(|(digest, _)| index::artifact(&digest, run.id)))
+}
+
+/// The artifact that an event's row names, and its length.
+pub(super) fn artifact(row: &[u8]) -> Option<(Digest, u64)> {
+    if EventType::ALL.get(usize::from(*row.first()?)) != Some(&EventType::Artifact) {
+        return None;
+    }
+    let payload = Map::decode(row.get(9..)?).ok()?;
+    let size_bytes = match payload.get("size_bytes") {
+        Some(Value::Uint(size)) => size,
+        _ => 0,
+    };
+    Digest::named_in(payload).map(|digest| (digest, size_bytes))
+}
+
+/// Stages a run's next event.
+pub(super) fn stage(block: &mut Atomic<'_>, run: &mut Run, row: &[u8]) -> Result<()> {
+    let (key, named) = add(run, row);
+    block.stage(&EVENTS, &key, Some(row))?;
+    named.map_or(Ok(()), |named| make::mark(block, &named))
+}
+
 /// Up to `most` events of a run from this number on.
 pub(super) fn read(rows: &impl Read, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
     let mut found = Vec::new();
@@ -262,9 +297,7 @@ impl Runs {
     /// `NoRun`, or if the substrate fails.
     pub fn tail(&self, run: RunId, from: u64) -> Result<Tail> {
         self.run(run)?;
-        let signal = Arc::new(Signal::default());
-        let substrate = self.runtime().substrate();
-        substrate.watch("events", run.as_bytes(), &signal);
+        let signal = self.shared().followed(run);
         Ok(Tail { runs: self.clone(), run, next: from.max(1), signal, seen: 0, has_more: false, is_over: false })
     }
 }

@@ -5,20 +5,20 @@ use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{JobId, RunId};
 use sha2::{Digest, Sha256};
 
-use super::event::{self, event_key};
+use super::event;
 use super::fault::RunFault;
 use super::index::{self, Gate};
 use super::job::{Job, OnFailed};
 use super::make::{self, Input, NewRun, count_marked, stage_job};
 use super::outcome::Origin;
-use super::row::{Run, chain};
+use super::row::Run;
 use super::seal;
 use super::sink::EventDraft;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::read::Read;
 use crate::runtime::Shared;
-use crate::schema::{EVENTS, RUN_INDEX};
+use crate::schema::RUN_INDEX;
 
 /// What became of a wish for derived work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,9 +78,7 @@ pub(super) fn say_and_enqueue(
 /// Stages an event of a run.
 pub(super) fn say(block: &mut Atomic<'_>, run: &mut Run, draft: &EventDraft) -> Result<()> {
     let row = event::encode(draft)?;
-    run.events += 1;
-    run.hash = chain(&run.hash, run.events, &row);
-    block.stage(&EVENTS, &event_key(run.id, run.events), Some(&row))
+    event::stage(block, run, &row)
 }
 
 /// Stages the derived work that an event asks for. What is not made is said in the run's log.

@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use super::artifact::{Artifacts, Digest, KeepError};
 
 const PREFIX: &str = "file-";
+/// How many characters a run's id has.
+const RUN_CHARS: usize = 36;
 /// A line about a file is short; a longer one is not ours.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -131,6 +133,16 @@ impl Files {
     /// If the disk fails.
     pub fn list(&self, run: RunId) -> Result<Vec<KeptFile>, KeepError> {
         self.lines(&format!("{PREFIX}{run}-"))
+    }
+
+    /// The runs that have files.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn runs(&self) -> Result<BTreeSet<RunId>, KeepError> {
+        let names = self.artifacts.disk().names()?;
+        let run = |name: &String| name.strip_prefix(PREFIX)?.get(..RUN_CHARS)?.parse().ok();
+        Ok(names.iter().filter_map(run).collect())
     }
 
     /// The bytes that files name: a collection must keep them.

@@ -6,7 +6,7 @@
 //! | c | parent 16 | run 16                | nothing: the run is a retry or a child of the parent
 //! | j | job id, 0 | attempt u32be         | run 16: the runs of a job
 //! | r | run 16                            | nothing: somebody drives the run, or died doing so
-//! | e | class, 0 | ended i64be | run 16   | nothing: what has ended, oldest first
+//! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first
 //! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
 //! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
@@ -14,19 +14,33 @@
 //! | q | gate 16 | run 16                  | nothing: the first run of a job that waits before it, oldest first
 //! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
 //! | x | run 16                            | u64: events that came after the run was sealed
+//! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
+//! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
 //! ```
 //!
 //! Values are little-endian. A gate is the first half of the SHA-256 of its name: `run:` and the root's sixteen bytes for derived work,
 //! `key:` and the text for a concurrency key. Names of classes and job ids have no byte 0.
 
 use kauri_wire::{JobId, RunId, Timestamp};
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
+
+use super::artifact::Digest;
 
 use crate::error::{Error, Result};
 use crate::substrate::Bytes;
 
 fn key(tag: u8, parts: &[&[u8]]) -> Bytes {
-    [&[tag][..], &parts.concat()].concat().into()
+    // Most keys are short, and lie in the value itself: then nothing is allocated here.
+    let mut short = [tag; 64];
+    let mut length = 1;
+    for part in parts {
+        let Some(room) = short.get_mut(length..length + part.len()) else {
+            return [&[tag][..], &parts.concat()].concat().into();
+        };
+        room.copy_from_slice(part);
+        length += part.len();
+    }
+    short[..length].into()
 }
 
 pub(super) fn class(name: &str) -> Bytes {
@@ -98,6 +112,21 @@ pub(super) fn paused(class: &str, run: RunId) -> Bytes {
 pub(super) fn paused_of(class: &str) -> Bytes {
     key(b'p', &[class.as_bytes(), &[0]])
 }
+
+pub(super) fn artifact(digest: &Digest, run: RunId) -> Bytes {
+    key(b's', &[digest.as_bytes(), run.as_bytes()])
+}
+
+pub(super) fn artifacts(digest: &Digest) -> Bytes {
+    key(b's', &[digest.as_bytes()])
+}
+
+pub(super) fn undecided(run: RunId) -> Bytes {
+    key(b'u', &[run.as_bytes()])
+}
+
+/// All runs that wait for a decision.
+pub(super) const UNDECIDED: &[u8] = b"u";
 
 pub(super) fn refused(run: RunId) -> Bytes {
     key(b'x', &[run.as_bytes()])

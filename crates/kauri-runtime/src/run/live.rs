@@ -10,14 +10,16 @@ use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{Flags, InboxKey, JobId, Key, RunId, Timestamp, WorkerId};
 
-use super::event::{self, event_key};
+use super::action::{DECIDED, Ledger};
+use super::drive::Ahead;
+use super::event;
 use super::fan_out;
 use super::index::{self, Gate};
 use super::job::Job;
 use super::make::{self, mark, stage_run, unmark};
 use super::outcome::{Outcome, State};
-use super::row::{Run, chain};
-use super::runs::{self, atomically, check_name};
+use super::row::Run;
+use super::runs::{self, Runs, atomically, check_name};
 use super::seal::{self, Ending};
 use super::signal;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
@@ -123,6 +125,9 @@ enum Park {
 pub(super) struct Driver {
     pub(super) worker: WorkerId,
     pub(super) key: InboxKey,
+    /// Whether the message has rows besides the one in the inbox.
+    pub(super) is_urgent: bool,
+    pub(super) has_deadline: bool,
     pub(super) policy: Policy,
     pub(super) held: Held,
 }
@@ -135,6 +140,8 @@ pub struct LiveRun {
     /// The run's row as it was last committed.
     row: Bytes,
     job: Job,
+    /// When its time is over.
+    until: Option<Timestamp>,
     input: Vec<u8>,
     recorded: Vec<Recorded>,
     /// The place of the next step that is asked for.
@@ -150,7 +157,7 @@ pub struct LiveRun {
 
 impl LiveRun {
     pub(super) fn new(shared: Arc<Shared>, driver: Driver, loaded: Loaded) -> Self {
-        let Loaded { run, job, input, recorded } = loaded;
+        let Loaded { run, job, until, input, recorded } = loaded;
         let row = run.encode().into();
         Self {
             shared,
@@ -158,6 +165,7 @@ impl LiveRun {
             run,
             row,
             job,
+            until,
             input,
             recorded,
             next: 0,
@@ -262,10 +270,7 @@ impl LiveRun {
                 self.next += 1;
                 Ok(payload)
             }
-            None => {
-                self.park = Some(Park::Signal(name.into()));
-                Err(Halt::Parked)
-            }
+            None => Err(self.park_for_signal(name)),
         }
     }
 
@@ -346,7 +351,7 @@ impl LiveRun {
     }
 
     /// What is recorded in the next place, if anything is. Moves to the place after it.
-    fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
+    pub(super) fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
         self.check_open()?;
         check_name("a step's name", name)?;
         let Some(step) = self.recorded.get(self.next as usize) else { return Ok(None) };
@@ -370,9 +375,37 @@ impl LiveRun {
         }
     }
 
+    /// The place of the next step that is asked for.
+    pub(super) fn next_step(&self) -> u32 {
+        self.next
+    }
+
+    /// Records what was done in the next place.
+    pub(super) fn record_step(&mut self, kind: StepKind, name: &str, result: &[u8]) -> Result<(), Halt> {
+        self.commit(|block, _, run| record(block, run, kind, name, result))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Lets the run wait for a signal once its code has returned.
+    pub(super) fn park_for_signal(&mut self, name: &str) -> Halt {
+        self.park = Some(Park::Signal(name.into()));
+        Halt::Parked
+    }
+
+    /// Where its actions are written down.
+    pub(super) fn ledger(&self) -> Ledger {
+        self.shared.ledger.clone()
+    }
+
+    /// The runs of its runtime.
+    pub(super) fn runs(&self) -> Runs {
+        Runs::of(&self.shared)
+    }
+
     /// Whether the run may go on here, as far as is known.
     fn check_open(&mut self) -> Result<(), Halt> {
-        if self.stop.is_none() && self.job.deadline.is_some_and(|deadline| self.now().wall >= deadline) {
+        if self.stop.is_none() && self.until.is_some_and(|until| self.now().wall >= until) {
             self.stop = Some(Stop::TimedOut);
         }
         match self.stop {
@@ -384,13 +417,13 @@ impl LiveRun {
     }
 
     /// Commits what `make` stages for the run, made anew after each conflict.
-    fn commit<T>(
+    pub(super) fn commit<T>(
         &mut self,
         mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run) -> Result<T, Halt>,
     ) -> Result<T, Halt> {
         for pass in 1..=PASSES_MAX {
             self.check_open()?;
-            match self.try_commit(&mut make, Lasting::On)? {
+            match self.try_commit(&mut make, Lasting::On, None)? {
                 Some(value) => return Ok(value),
                 None => self.meet(pass)?,
             }
@@ -403,6 +436,7 @@ impl LiveRun {
         &mut self,
         make: &mut impl FnMut(&mut Atomic<'_>, &Shared, &mut Run) -> Result<T, Halt>,
         lasting: Lasting,
+        mut ahead: Option<&mut Ahead<'_>>,
     ) -> Result<Option<T>, Halt> {
         let shared = Arc::clone(&self.shared);
         let rows = shared.substrate.snapshot()?;
@@ -412,21 +446,23 @@ impl LiveRun {
         let mut block = Atomic::new(&*rows, shared.setting(Some(self.driver.worker)));
         let mut run = self.run.clone();
         for row in &self.buffered {
-            let key = next_event(&mut run, row);
-            block.stage(&EVENTS, &key, Some(row))?;
+            event::stage(&mut block, &mut run, row)?;
         }
         let value = make(&mut block, &shared, &mut run)?;
         if run != self.run && run.outcome().is_none() {
             stage_run(&mut block, &run)?;
         }
+        if let Some(ahead) = ahead.as_mut() {
+            ahead.stage(&*rows, &mut block);
+        }
         let (mut change, wishes) = block.into_change();
         let _ = shared.stage_wishes(&mut change, wishes);
         drop(rows);
-        Ok(self.land(change, run, lasting)?.then_some(value))
+        Ok(self.land(change, run, lasting, ahead)?.then_some(value))
     }
 
     /// Commits a change if the run is still ours. Tells whether it was.
-    fn land(&mut self, mut change: Change, run: Run, lasting: Lasting) -> Result<bool> {
+    fn land(&mut self, mut change: Change, run: Run, lasting: Lasting, ahead: Option<&mut Ahead<'_>>) -> Result<bool> {
         self.shared.check_running()?;
         change.expect(RUNS, *self.run.id.as_bytes(), Seen::of(Some(&self.row)));
         let lease_key = lease::row_key(self.driver.worker, self.driver.held.lease.owner);
@@ -434,11 +470,17 @@ impl LiveRun {
         let renewed = match lasting {
             Lasting::On => self.renewed(),
             Lasting::Over => {
-                change.remove(LEASES, lease_key);
+                if !ahead.is_some_and(|ahead| ahead.stage_lease(&mut change)) {
+                    change.remove(LEASES, lease_key);
+                }
                 let key = InboxKey::encode(self.driver.key);
                 change.expect(INBOX, &key[..], Seen::Present);
-                for table in [INBOX, URGENT, DEADLINES] {
-                    change.remove(table, &key[..]);
+                change.remove(INBOX, &key[..]);
+                if self.driver.is_urgent {
+                    change.remove(URGENT, &key[..]);
+                }
+                if self.driver.has_deadline {
+                    change.remove(DEADLINES, &key[..]);
                 }
                 None
             }
@@ -453,7 +495,9 @@ impl LiveRun {
         change.durability = self.driver.policy.durability(Flags::DURABLE);
         match self.shared.commit(&change)? {
             Verdict::Committed(_) => {
-                self.row = run.encode().into();
+                if lasting == Lasting::On {
+                    self.row = run.encode().into();
+                }
                 self.run = run;
                 self.buffered.clear();
                 self.buffered_bytes = 0;
@@ -520,17 +564,8 @@ impl LiveRun {
     }
 
     /// Ends the run, unless it is not ours any more.
-    pub(super) fn end(&mut self, ending: &Ending) -> Result<Option<Run>> {
-        self.conclude(|block, shared, run, stop| {
-            let cancelled = cancelled(block.now().wall, run, stop);
-            let ending = match &cancelled {
-                // Whatever it says of its end: it was stopped. What it finished all the same is finished.
-                Some(cancelled) if !ending.outcome.is_success() => cancelled,
-                _ => ending,
-            };
-            *run = seal::seal(block, shared, run.clone(), ending)?;
-            Ok(())
-        })
+    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<Option<Run>> {
+        self.conclude(Some(ahead), ending_with(ending))
     }
 
     /// Ends the run while its driver has still something to do. What the driver answers then about the end counts for nothing.
@@ -541,7 +576,7 @@ impl LiveRun {
         if self.concluded.is_some() {
             return Err(SinkError::Sealed);
         }
-        let concluded = self.end(ending);
+        let concluded = self.conclude(None, ending_with(ending));
         let answer = match &concluded {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(SinkError::Lost),
@@ -568,9 +603,9 @@ impl LiveRun {
     }
 
     /// Lets the run wait, unless it is not ours any more or what it waits for has come.
-    pub(super) fn park(&mut self) -> Result<Option<Run>> {
+    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<Option<Run>> {
         let Some(park) = self.park.take() else { return Ok(None) };
-        self.conclude(|block, shared, run, stop| {
+        self.conclude(Some(ahead), |block, shared, run, stop| {
             if let Some(ending) = cancelled(block.now().wall, run, stop) {
                 *run = seal::seal(block, shared, run.clone(), &ending)?;
                 return Ok(());
@@ -585,6 +620,7 @@ impl LiveRun {
     /// Commits the driver's last word on the run, with the end of its message and lease. Nothing if the run is not ours any more.
     fn conclude(
         &mut self,
+        mut ahead: Option<&mut Ahead<'_>>,
         mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt>,
     ) -> Result<Option<Run>> {
         for pass in 1..=PASSES_MAX {
@@ -593,10 +629,16 @@ impl LiveRun {
                 return Ok(None);
             }
             let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| make(block, shared, run, stop);
-            let result = match self.try_commit(&mut make, Lasting::Over) {
+            let result = match self.try_commit(&mut make, Lasting::Over, ahead.as_deref_mut()) {
                 Ok(Some(())) => return Ok(Some(self.run.clone())),
-                Ok(None) => self.meet(pass),
-                Err(halt) => Err(halt),
+                Ok(None) => {
+                    ahead.iter_mut().for_each(|ahead| ahead.give_up());
+                    self.meet(pass)
+                }
+                Err(halt) => {
+                    ahead.iter_mut().for_each(|ahead| ahead.give_up());
+                    Err(halt)
+                }
             };
             match result {
                 Ok(()) => {}
@@ -624,10 +666,14 @@ impl LiveRun {
             self.check_open()?;
             let (mut change, mut run) = (Change::default(), self.run.clone());
             for row in self.buffered.iter().chain(rows) {
-                change.put(EVENTS, next_event(&mut run, row), row.clone());
+                let (key, named) = event::add(&mut run, row);
+                change.put(EVENTS, key, row.clone());
+                if let Some(named) = named {
+                    change.put(RUN_INDEX, named, Bytes::default());
+                }
             }
             change.put(RUNS, *run.id.as_bytes(), run.encode());
-            if self.land(change, run, Lasting::On)? {
+            if self.land(change, run, Lasting::On, None)? {
                 return Ok(());
             }
             self.meet(pass)?;
@@ -654,13 +700,6 @@ impl LiveRun {
     }
 }
 
-/// The key of a run's next event, which it has then.
-fn next_event(run: &mut Run, row: &[u8]) -> [u8; 24] {
-    run.events += 1;
-    run.hash = chain(&run.hash, run.events, row);
-    event_key(run.id, run.events)
-}
-
 /// Whether the driver's work goes on after a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lasting {
@@ -673,6 +712,7 @@ enum Lasting {
 pub(super) struct Loaded {
     pub(super) run: Run,
     pub(super) job: Job,
+    pub(super) until: Option<Timestamp>,
     pub(super) input: Vec<u8>,
     pub(super) recorded: Vec<Recorded>,
 }
@@ -682,10 +722,24 @@ fn record(block: &mut Atomic<'_>, run: &mut Run, kind: StepKind, name: &str, res
     Ok(step::record(block, run, &step)?)
 }
 
+/// Stages the end of a run.
+fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
+    move |block, shared, run, stop| {
+        let cancelled = cancelled(block.now().wall, run, stop);
+        let ending = match &cancelled {
+            // Whatever it says of its end: it was stopped. What it finished all the same is finished.
+            Some(cancelled) if !ending.outcome.is_success() => cancelled,
+            _ => ending,
+        };
+        *run = seal::seal(block, shared, run.clone(), ending)?;
+        Ok(())
+    }
+}
+
 /// How a run ends that was stopped from outside.
 fn cancelled(now: Timestamp, run: &Run, stop: Option<Stop>) -> Option<Ending> {
     match stop {
-        Some(Stop::TimedOut) => Some(Ending::failure(now, Outcome::TimedOut, "its deadline came while it ran")),
+        Some(Stop::TimedOut) => Some(Ending::failure(now, Outcome::TimedOut, "its time was over while it ran")),
         Some(Stop::Cancelled) => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
         _ if run.is_cancelled => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
         _ => None,
@@ -703,6 +757,9 @@ fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), 
             block.arm(*due, &make::drive_message(run.id, class.worker, false)?)?;
         }
         Park::Signal(name) => {
+            if **name == *DECIDED {
+                mark(block, &index::undecided(run.id))?;
+            }
             if signal::find(block, run.id, name)?.is_some() {
                 make::wake(block, run)?;
             }

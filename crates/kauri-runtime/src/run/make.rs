@@ -126,6 +126,7 @@ pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
         kept: 0,
         message: 0,
         input_of,
+        bytes: if let Input::Own(input) = new.input { input.len() as u64 } else { 0 },
     };
     stage_run(block, &run)?;
     block.stage(&RUN_INDEX, &index::attempt(&run.job, run.attempt()), Some(run.id.as_bytes()))?;

@@ -41,6 +41,7 @@
 //! its [`Ingestion`] says; bytes are kept by [`Artifacts`] and [`Files`]. What a script in another process says comes through a [`Pipe`] and
 //! is held against the contract by a [`Session`].
 
+mod action;
 mod artifact;
 mod class;
 mod codec;
@@ -75,6 +76,8 @@ mod step;
 mod submit;
 mod tree;
 
+pub(crate) use action::Ledger;
+pub use action::{ActionLedger, ActionStanding, ActionTrouble, AskedAction, BegunAction};
 pub use artifact::{
     ARTIFACT_BYTES_MAX, ArtifactReader, ArtifactWriter, Artifacts, DIGEST_KEY, Digest, KeepError, KeptArtifact,
 };
@@ -89,11 +92,12 @@ pub use files::{Files, KeptFile};
 pub use filter::Filter;
 pub use ingest::{Ingest, Ingestion, Offered, Tally};
 pub use job::{Job, OnFailed, Submission};
-pub use keep::SweptRuns;
+pub use keep::{Collected, Passed, Removal, SweptRuns};
 pub use live::{Halt, LiveRun};
 pub use memory::MemorySink;
 pub use outcome::{Origin, Outcome, Outcomes, State};
 pub use pipe::Pipe;
+pub(crate) use row::resting;
 pub use row::{Run, chain};
 pub use runs::{Cancelled, Lineage, Recovered, Runs};
 pub use scripted::{Scripted, Setup};

@@ -5,9 +5,9 @@
 //!   | RUN0   | state u8  | outcome u8  | flags u8 | origin u8 | attempt u32 | depth u32 |
 //!  16                32              48             56             64           72
 //!   | parent 16       | root 16       | created i64  | started i64  | ended i64  |
-//!  72             80          112          116         120        124            132          148
-//!   | events u64   | hash 32   | claims u32 | steps u32 | kept u32 | message u64 | input of 16 |
-//!  148
+//!  72             80          112          116         120        124            132          148          156
+//!   | events u64   | hash 32   | claims u32 | steps u32 | kept u32 | message u64 | input of 16 | bytes u64 |
+//!  156
 //!   | length u32, job id | length u32, class |                                              little-endian
 //! ```
 //!
@@ -61,6 +61,8 @@ pub struct Run {
     pub steps: u32,
     /// How many of them are those of the run it retries.
     pub kept: u32,
+    /// How many bytes its input, events and steps have in the store, and its artifacts beside it.
+    pub bytes: u64,
     /// The number of the message that drives it; 0 if none does.
     pub(super) message: u64,
     /// The run whose input it has, if there is any.
@@ -80,10 +82,29 @@ impl Run {
         self.origin.parent()
     }
 
+    /// The trace of what it does: the root of its tree, in words.
+    #[must_use]
+    pub fn trace(&self) -> String {
+        self.root.to_string()
+    }
+
     /// How it ended, if it has.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         self.state.outcome()
+    }
+
+    /// When its time is over: of its job, or its own, counted from its first begin.
+    pub(super) fn until(
+        &self,
+        deadline: Option<Timestamp>,
+        time_max: Option<std::time::Duration>,
+    ) -> Option<Timestamp> {
+        let own = self.started.zip(time_max).map(|(started, most)| {
+            let most = i64::try_from(most.as_millis()).unwrap_or(i64::MAX);
+            Timestamp(started.0.saturating_add(most))
+        });
+        [deadline, own].into_iter().flatten().min()
     }
 
     /// How long it waited to be begun, and how long it took from there, in milliseconds; each once it is over.
@@ -107,7 +128,7 @@ impl Run {
         row.run_some(self.parent()).run(self.root);
         row.moment(self.created).moment_some(self.started).moment_some(self.ended);
         row.long(self.events).raw(&self.hash).short(self.claims).short(self.steps).short(self.kept);
-        row.long(self.message).run_some(self.input_of);
+        row.long(self.message).run_some(self.input_of).long(self.bytes);
         row.bytes(self.job.as_str().as_bytes()).bytes(self.class.as_bytes()).finish()
     }
 
@@ -143,11 +164,21 @@ impl Run {
             kept: row.short()?,
             message: row.long()?,
             input_of: row.run_some()?,
+            bytes: row.long()?,
             job: JobId::new(std::str::from_utf8(row.bytes()?).ok()?).ok()?,
             class: row.text()?.into(),
         };
         row.end()?;
         (flags <= CANCEL).then_some(run)
+    }
+}
+
+/// The run of a row that says that it was sealed or waits; nothing if it says anything else.
+pub(crate) fn resting(key: &[u8], row: &[u8]) -> Option<Run> {
+    let state = State::from_codes(row.get(4..6)?.try_into().ok()?)?;
+    match state {
+        State::Sealed(_) | State::Parked => Run::decode(RunId::from_bytes(key.try_into().ok()?).ok()?, row).ok(),
+        State::Pending | State::Running => None,
     }
 }
 
@@ -189,6 +220,7 @@ mod tests {
             kept: 2,
             message: 11,
             input_of: Some(id),
+            bytes: 77,
         }
     }
 

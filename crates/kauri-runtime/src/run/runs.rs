@@ -81,6 +81,11 @@ impl Runs {
         &self.runtime
     }
 
+    /// Those of a runtime that somebody has a part of.
+    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+        Self { runtime: Runtime { shared: Arc::clone(shared) } }
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.runtime.shared
     }

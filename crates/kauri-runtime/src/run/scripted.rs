@@ -24,9 +24,12 @@ use super::ingest::Ingestion;
 use super::live::{Halt, LiveRun};
 use super::outcome::Outcome;
 use super::row::Run;
-use super::script::{Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Verdict, execute};
+use super::script::{
+    Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError, Verdict, execute,
+};
 use super::seal::Ending;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
+use super::step::StepKind;
 
 /// What a run is executed with, beside its script.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +101,8 @@ type Hear = dyn FnMut(&Run, &Report) + Send;
 enum Asked {
     Append(Vec<EventDraft>, SyncSender<Result<Appended, SinkError>>),
     Seal(Box<Ending>, SyncSender<Result<(), SinkError>>),
+    Recall(String, SyncSender<Result<Option<Vec<u8>>, StepsError>>),
+    Record(String, Vec<u8>, SyncSender<Result<(), StepsError>>),
     /// Nothing more: the script is through.
     Over,
 }
@@ -158,6 +163,7 @@ impl Drive for Scripted {
         let cancel = Cancel::default();
         let (plan, mut executor) = (self.plan(live, job, &cancel), (self.executor)(live.run()));
         let (ask, asked) = sync_channel(1);
+        let plan = plan.steps(Arc::new(Asking(ask.clone())));
         let report = thread::scope(|scope| {
             let script = scope.spawn(move || {
                 let (sink, seal) = (Box::new(Asking(ask.clone())), Asking(ask.clone()));
@@ -184,13 +190,30 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
 fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
     // Who asked may have stopped waiting: then nobody hears the answer.
+    let mut diverged = None;
     loop {
         match asked.recv_timeout(live.renewal().min(LOOK_EVERY)) {
             Ok(Asked::Append(events, answer)) => {
                 let _ = answer.send(live.append(&events));
             }
             Ok(Asked::Seal(ending, answer)) => {
+                let diverged = diverged.take().or_else(|| left_over(live, &ending));
+                let ending = match diverged {
+                    Some(words) => Ending::failure(live.now().wall, Outcome::VersionMismatch, &words),
+                    None => *ending,
+                };
                 let _ = answer.send(live.end_early(&ending));
+            }
+            Ok(Asked::Recall(name, answer)) => {
+                let found = live.recall(StepKind::Work, &name);
+                if let Err(Halt::Diverged(divergence)) = &found {
+                    diverged = Some(divergence.to_string());
+                }
+                let _ = answer.send(found.map_err(|halt| steps_error(&halt)));
+            }
+            Ok(Asked::Record(name, result, answer)) => {
+                let recorded = live.record_step(StepKind::Work, &name, &result);
+                let _ = answer.send(recorded.map_err(|halt| steps_error(&halt)));
             }
             Err(RecvTimeoutError::Timeout) => {
                 if live.renew().is_err() {
@@ -202,7 +225,39 @@ fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
     }
 }
 
+/// Which steps are recorded that a script which ended well did not ask for.
+fn left_over(live: &LiveRun, ending: &Ending) -> Option<String> {
+    match live.check_recalled() {
+        Err(halt) if ending.outcome.is_success() => Some(halt.to_string()),
+        _ => None,
+    }
+}
+
+fn steps_error(halt: &Halt) -> StepsError {
+    match halt {
+        Halt::Diverged(divergence) => StepsError::Diverged(divergence.to_string()),
+        halt => StepsError::Stopped(halt.to_string()),
+    }
+}
+
+impl Steps for Asking {
+    fn recall(&self, name: &str) -> Result<Option<Vec<u8>>, StepsError> {
+        self.ask_step(|answer| Asked::Recall(name.to_owned(), answer))
+    }
+
+    fn record(&self, name: &str, result: &[u8]) -> Result<(), StepsError> {
+        self.ask_step(|answer| Asked::Record(name.to_owned(), result.to_vec(), answer))
+    }
+}
+
 impl Asking {
+    fn ask_step<T>(&self, asked: impl FnOnce(SyncSender<Result<T, StepsError>>) -> Asked) -> Result<T, StepsError> {
+        let over = || StepsError::Stopped(SinkError::Sealed.to_string());
+        let (answer, answers) = sync_channel(1);
+        self.0.send(asked(answer)).map_err(|_| over())?;
+        answers.recv().map_err(|_| over())?
+    }
+
     fn ask<T>(&self, asked: impl FnOnce(SyncSender<Result<T, SinkError>>) -> Asked) -> Result<T, SinkError> {
         let (answer, answers) = sync_channel(1);
         self.0.send(asked(answer)).map_err(|_| SinkError::Sealed)?;

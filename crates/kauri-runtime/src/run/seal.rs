@@ -4,19 +4,19 @@ use kauri_wire::run::{Event, EventType};
 use kauri_wire::{RunId, Timestamp};
 
 use super::class::ClassRow;
-use super::event::{self, event_key};
+use super::event;
 use super::fault::RunFault;
 use super::job::{Job, OnFailed};
 use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, stage_run, unmark};
 use super::outcome::{Origin, Outcome, State};
-use super::row::{Run, chain};
+use super::row::Run;
 use super::sink::EventDraft;
 use super::{index, signal};
 use crate::atomic::Atomic;
 use crate::error::Result;
 use crate::read::Read;
 use crate::runtime::Shared;
-use crate::schema::{EVENTS, RUN_INDEX};
+use crate::schema::RUN_INDEX;
 
 /// How a run ends, and the last thing it says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,15 +70,13 @@ pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, mut run: Run, ending
     ending.check()?;
     let now = block.now().wall;
     let event = event::encode(&ending.terminal)?;
-    run.events += 1;
-    run.hash = chain(&run.hash, run.events, &event);
-    block.stage(&EVENTS, &event_key(run.id, run.events), Some(&event))?;
+    event::stage(block, &mut run, &event)?;
     run.state = State::Sealed(ending.outcome);
     run.ended = Some(now);
     run.message = 0;
     stage_run(block, &run)?;
     unmark(block, &index::running(run.id))?;
-    mark(block, &index::ended(&run.class, now, run.id))?;
+    block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
     signal::clear(block, run.id)?;
     let class = make::class(block, &run.class)?;
     let job = make::job(block, &run.job)?;
@@ -130,7 +128,9 @@ fn finish(block: &mut Atomic<'_>, mut job: Job, run: &Run, outcome: Outcome) -> 
     job.outcome = Some(outcome);
     stage_job(block, &job)?;
     leave_gate(block, &job, run.id)?;
-    unmark(block, &index::paused(&run.class, run.id))?;
+    if run.started.is_none() {
+        unmark(block, &index::paused(&run.class, run.id))?;
+    }
     for key in marked(block, &index::waiters(&job.id), usize::MAX)? {
         let waiter = index::last_run(&key)?;
         unmark(block, &key)?;

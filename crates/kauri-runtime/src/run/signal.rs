@@ -77,7 +77,11 @@ pub(super) fn take(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
 /// Stages that a run's signals are forgotten.
 pub(super) fn clear(block: &mut Atomic<'_>, run: RunId) -> Result<()> {
     let until = prefix_end(run.as_bytes());
-    let mut scan = block.rows(&SIGNALS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
+    let range = KeyRange { from: run.as_bytes(), until: until.as_deref() };
+    if block.count(&SIGNALS, range)? == 0 {
+        return Ok(());
+    }
+    let mut scan = block.rows(&SIGNALS, range)?;
     let mut keys = Vec::new();
     while let Some((key, _)) = scan.next()? {
         keys.push(key.to_vec());

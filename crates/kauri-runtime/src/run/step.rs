@@ -42,10 +42,12 @@ pub enum StepKind {
     Signal,
     /// A wait for a job, and how it ended.
     Job,
+    /// An action, and its result.
+    Action,
 }
 
 impl StepKind {
-    const ALL: [Self; 4] = [Self::Work, Self::Sleep, Self::Signal, Self::Job];
+    const ALL: [Self; 5] = [Self::Work, Self::Sleep, Self::Signal, Self::Job, Self::Action];
 }
 
 impl fmt::Display for StepKind {
@@ -55,6 +57,7 @@ impl fmt::Display for StepKind {
             Self::Sleep => "a wait for a moment",
             Self::Signal => "a wait for a signal",
             Self::Job => "a wait for a job",
+            Self::Action => "an action",
         })
     }
 }
@@ -109,7 +112,9 @@ pub(super) fn read(rows: &impl Read, run: RunId) -> Result<Vec<Recorded>> {
 
 /// Stages that a run has one more step.
 pub(super) fn record(block: &mut Atomic<'_>, run: &mut Run, step: &Recorded) -> Result<()> {
-    block.stage(&STEPS, &step_key(run.id, run.steps), Some(&step.encode()))?;
+    let row = step.encode();
+    block.stage(&STEPS, &step_key(run.id, run.steps), Some(&row))?;
+    run.bytes = run.bytes.saturating_add(row.len() as u64);
     run.steps += 1;
     Ok(())
 }

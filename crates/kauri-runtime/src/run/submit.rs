@@ -35,6 +35,17 @@ impl Runs {
         check_submission(submission)?;
         self.atomically(|block| stage_submission(block, self.shared(), submission))
     }
+
+    /// Submits jobs together: all of them or none, in one commit. Answers what became of each, in their order.
+    ///
+    /// # Errors
+    /// As for [`submit`](Self::submit), of the first that cannot be submitted; `Limit` if they are too many for one commit.
+    pub fn submit_all(&self, submissions: &[Submission]) -> Result<Vec<Submitted>> {
+        submissions.iter().try_for_each(check_submission)?;
+        self.atomically(|block| {
+            submissions.iter().map(|wanted| stage_submission(block, self.shared(), wanted)).collect()
+        })
+    }
 }
 
 pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {

@@ -19,37 +19,103 @@ use super::Change;
 /// signal.wait(seen, None);
 /// assert_eq!(signal.count(), seen + 1);
 /// ```
+///
+/// Raising it wakes one of those who wait, who wakes the next: so it costs whoever commits the same for one follower and for ten, and
+/// nothing while all of them are busy with what they found before.
 #[derive(Debug, Default)]
 pub struct Signal {
-    count: Mutex<u64>,
-    raised: Condvar,
+    bell: Mutex<Bell>,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    count: u64,
+    /// Those who wait, and for whom it was not raised yet.
+    waiting: Vec<Arc<Waiter>>,
+    /// Those for whom it was raised, and who are still to be woken.
+    due: Vec<Arc<Waiter>>,
+    /// Somebody was woken who has not yet woken the next.
+    is_passing: bool,
+}
+
+impl Bell {
+    /// The next to be woken, who then wakes the one after.
+    fn next(&mut self) -> Option<Arc<Waiter>> {
+        let next = self.due.pop();
+        self.is_passing = next.is_some();
+        next
+    }
+
+    /// Takes somebody out of the lists; tells whether it was in one.
+    fn forget(&mut self, waiter: &Arc<Waiter>) -> bool {
+        let before = self.waiting.len() + self.due.len();
+        self.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.due.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.waiting.len() + self.due.len() < before
+    }
 }
 
 impl Signal {
     /// How often it was raised. Ask before looking at the rows, and wait with the answer: so nothing is missed.
     #[must_use]
     pub fn count(&self) -> u64 {
-        *self.lock()
+        self.lock().count
     }
 
-    /// Wakes all who wait.
+    /// Wakes all who wait: one from here, and each the next.
     pub fn raise(&self) {
-        let mut count = self.lock();
-        *count = count.wrapping_add(1);
-        self.raised.notify_all();
+        let mut bell = self.lock();
+        bell.count = bell.count.wrapping_add(1);
+        let Bell { waiting, due, .. } = &mut *bell;
+        due.append(waiting);
+        let first = if bell.is_passing { None } else { bell.next() };
+        drop(bell);
+        first.iter().for_each(|first| first.wake());
     }
 
     /// Returns when it was raised after `seen` was asked for, or when the time is over.
     pub fn wait(&self, seen: u64, most: Option<Duration>) {
-        let guard = self.lock();
-        match most {
-            None => drop(self.raised.wait_while(guard, |count| *count == seen)),
-            Some(most) => drop(self.raised.wait_timeout_while(guard, most, |count| *count == seen)),
+        let waiter = Arc::new(Waiter::default());
+        {
+            let mut bell = self.lock();
+            if bell.count != seen {
+                return;
+            }
+            bell.waiting.push(Arc::clone(&waiter));
         }
+        waiter.sleep(most);
+        let next = {
+            let mut bell = self.lock();
+            // Whoever is still listed was not woken: its time is over, and others go on waking.
+            if bell.forget(&waiter) { None } else { bell.next() }
+        };
+        next.iter().for_each(|next| next.wake());
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Bell> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who waits, and sleeps until it is woken.
+#[derive(Debug, Default)]
+struct Waiter {
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Waiter {
+    fn wake(&self) {
+        *self.is_woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.woken.notify_one();
+    }
+
+    fn sleep(&self, most: Option<Duration>) {
+        let guard = self.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
+        match most {
+            None => drop(self.woken.wait_while(guard, |is_woken| !*is_woken)),
+            Some(most) => drop(self.woken.wait_timeout_while(guard, most, |is_woken| !*is_woken)),
+        }
     }
 }
 
@@ -87,11 +153,17 @@ impl Watches {
             let appended =
                 change.appends.iter().filter(|append| append.table == *table).map(|append| &append.prefix[..]);
             let put = change.writes.get(*table).into_iter().flatten().filter(|(_, value)| value.is_some());
-            // Rows of one prefix come together, and one call is enough for all of them.
-            let woken: BTreeSet<&[u8]> =
-                appended.chain(put.map(|(key, _)| &key[..])).flat_map(|key| prefixes.of(key)).collect();
-            let woken: Vec<Box<[u8]>> = woken.into_iter().map(Into::into).collect();
-            woken.iter().for_each(|prefix| prefixes.raise(prefix));
+            // Rows of one prefix come together, and one look is enough for all of them.
+            let longest = prefixes.lengths.last().copied().unwrap_or(0);
+            let (mut woken, mut last) = (BTreeSet::new(), None);
+            for key in appended.chain(put.map(|(key, _)| &key[..])) {
+                let start = key.get(..longest);
+                if start.is_none() || start != last {
+                    woken.extend(prefixes.of(key));
+                    last = start;
+                }
+            }
+            woken.into_iter().for_each(|prefix| prefixes.raise(prefix));
         }
     }
 }
@@ -117,5 +189,94 @@ impl Prefixes {
         if waiting.is_empty() {
             self.signals.remove(prefix);
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "threads that wait for each other are what is tested")]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+
+    /// Waits until something is so. The limit is for a machine that is very busy.
+    fn until(mut is_so: impl FnMut() -> bool) {
+        for _ in 0..200_000_000_u64 {
+            if is_so() {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("it never came to be");
+    }
+
+    #[test]
+    fn one_call_wakes_all_who_wait_and_each_sees_every_later_one() {
+        let (signal, heard) = (Signal::default(), AtomicU64::new(0));
+        const WAITERS: u64 = 8;
+        const CALLS: u64 = 200;
+        thread::scope(|scope| {
+            for _ in 0..WAITERS {
+                scope.spawn(|| {
+                    let mut seen = 0;
+                    while seen < CALLS {
+                        signal.wait(seen, None);
+                        seen = signal.count();
+                    }
+                    heard.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            for _ in 0..CALLS {
+                signal.raise();
+                thread::yield_now();
+            }
+        });
+        assert_eq!(heard.into_inner(), WAITERS);
+    }
+
+    #[test]
+    fn who_gives_up_waiting_does_not_keep_others_asleep() {
+        let (signal, done) = (Signal::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        signal.wait(signal.count(), Some(Duration::from_micros(50)));
+                    }
+                });
+            }
+            let patience = || {
+                let mut seen = 0;
+                while seen < 200 {
+                    signal.wait(seen, None);
+                    seen = signal.count();
+                }
+            };
+            let patient: Vec<_> = (0..4).map(|_| scope.spawn(patience)).collect();
+            until(|| {
+                signal.raise();
+                thread::yield_now();
+                patient.iter().all(thread::ScopedJoinHandle::is_finished)
+            });
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn nobody_is_left_in_the_lists() {
+        let signal = Signal::default();
+        signal.wait(0, Some(Duration::ZERO));
+        let bell = signal.lock();
+        assert_eq!((bell.waiting.len(), bell.due.len(), bell.is_passing), (0, 0, false));
+        drop(bell);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| signal.wait(0, None));
+            until(|| signal.lock().waiting.len() == 1);
+            signal.raise();
+            waits.join().unwrap();
+        });
+        let bell = signal.lock();
+        assert_eq!((bell.waiting.len(), bell.due.len(), bell.is_passing), (0, 0, false));
     }
 }

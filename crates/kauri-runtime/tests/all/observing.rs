@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::{Atomic, Counts, Observation, Observer, Read, Recorder, Replay, StepEnd, Write};
+use kauri_runtime::run::{Class, Ending, Halt, LiveRun, Retry, Submission};
+use kauri_runtime::{Atomic, Counts, Observation, Observer, Policy, Read, Recorder, Replay, StepEnd, Write};
 use kauri_tree::Table;
-use kauri_wire::{InboxKey, Message, MessageId, MessageRef, Timestamp};
+use kauri_wire::pack::Map;
+use kauri_wire::{InboxKey, Message, MessageId, MessageRef, RunId, Timestamp};
 
-use crate::setup::{ANN, Setup, command};
+use crate::setup::{ANN, BOB, Setup, command};
 
 const STATE: Table<str, u64> = Table::new("state");
 
@@ -84,7 +86,14 @@ fn prometheus_text_has_every_counter_and_gauge() {
     let text = setup.runtime.prometheus().unwrap();
     assert!(text.contains("# TYPE kauri_inbox_rows gauge\nkauri_inbox_rows 1\n"), "{text}");
     for (name, _) in setup.runtime.metrics().each() {
-        assert!(text.contains(&format!("kauri_{name}_total 0\n")), "{name}");
+        let line = match name.strip_prefix("runs_") {
+            Some(outcome) => format!("\nkauri_runs_total{{outcome=\"{outcome}\"}} 0\n"),
+            None => format!("\nkauri_{name}_total 0\n"),
+        };
+        assert!(text.contains(&line), "{name}");
+    }
+    for name in ["run_queued", "run"] {
+        assert!(text.contains(&format!("kauri_{name}_seconds_count 0\n")), "{text}");
     }
     assert!(text.contains("kauri_step_seconds_count 0\n"));
 }
@@ -134,4 +143,52 @@ fn fork_goes_its_own_way() {
     let fork = setup.runtime.forked().unwrap();
     assert_eq!(fork.worker(ANN, counting(1)).drain().unwrap(), 1);
     assert_eq!((fork.depth(ANN).unwrap(), setup.runtime.depth(ANN).unwrap()), (0, 1));
+}
+
+/// Writes down how runs came to rest.
+#[derive(Default)]
+struct Rests(Mutex<Vec<(RunId, String)>>);
+
+impl Observer for Rests {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let Observation::RunEnded { run } = observation {
+            self.0.lock().unwrap().push((run.id, run.state.to_string()));
+        }
+    }
+}
+
+#[test]
+fn every_end_of_a_run_is_told_and_counted_once_whoever_ended_it() {
+    let rests = Arc::new(Rests::default());
+    let setup = Setup::with(|builder| builder.observer(Arc::clone(&rests) as _));
+    let runs = setup.runtime.runs();
+    runs.define("work", &Class { retry: Retry::never(), ..Class::new(BOB) }).unwrap();
+    let submit = |input: &str| runs.submit(&Submission::new("work", input)).unwrap().run;
+    let ids = [submit("well"), submit("badly"), submit("waits"), submit("unwanted")];
+    runs.cancel(ids[3]).unwrap();
+    let clock = setup.clock.clone();
+    let work = move |live: &mut LiveRun| {
+        clock.advance(Duration::from_millis(5));
+        match live.input() {
+            b"badly" => Err(Halt::Failed("no page".into())),
+            b"waits" => live.wait_for_signal("never").map(|_| Ending::success(live.now().wall, Map::EMPTY)),
+            _ => {
+                live.step("one", |_| Ok(Vec::new()))?;
+                Ok(Ending::success(live.now().wall, Map::EMPTY))
+            }
+        }
+    };
+    setup.runtime.run_worker(BOB, Policy::default(), work).drain().unwrap();
+    runs.cancel(ids[2]).unwrap();
+    let expected = [(3, "cancelled"), (0, "success"), (1, "script_error"), (2, "parked"), (2, "cancelled")];
+    let expected: Vec<_> = expected.iter().map(|(at, state)| (ids[*at], (*state).to_owned())).collect();
+    assert_eq!(*rests.0.lock().unwrap(), expected);
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.runs_success, counts.runs_script_error, counts.runs_cancelled), (1, 1, 2));
+    assert_eq!((counts.run_events, counts.run_steps), (4, 1));
+    assert_eq!((counts.run_queued.samples, counts.run_took.samples), (4, 3));
+    assert_eq!(counts.run_took.max, Duration::from_millis(5));
+    let text = setup.runtime.prometheus().unwrap();
+    assert!(text.contains("kauri_runs_total{outcome=\"cancelled\"} 2\n"), "{text}");
+    assert!(text.contains("kauri_run_seconds_count 3\n"), "{text}");
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, EventDraft, EventSink, Exit, FanOut, Halt, Keep, LiveRun, OnFailed, Outcome, Retry, Run,
-    RunFault, Runs, Skip, State, Submission, SweptRuns,
+    Artifacts, Class, Collected, Ending, Enqueued, EventDraft, EventSink, Exit, FanOut, Files, Halt, Keep, LiveRun,
+    OnFailed, Outcome, Passed, Removal, Retry, Run, RunFault, Runs, Skip, State, Submission, SweptRuns,
 };
 use kauri_runtime::substrate::KeyRange;
-use kauri_runtime::{CatchUp, Error, When};
+use kauri_runtime::{CatchUp, Error, Policy, When};
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -461,6 +461,7 @@ fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
             _ if live.input() == params(1).view().encode() => Err(Halt::Failed("bad".into())),
             _ => well(live),
         });
+        worker.set_policy(Policy { batch_messages_max: 1, ..Policy::default() });
         assert_eq!(worker.tick().unwrap().handled, 1);
         // The first job has ended; where all count, the whole has not.
         assert_eq!(runs.tree(root).unwrap().outcome(), (exit == Exit::Root).then_some(DONE));
@@ -477,7 +478,7 @@ fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
 
 #[test]
 fn what_has_ended_is_kept_as_long_as_its_class_says_and_goes_without_a_trace() {
-    let keep = Keep { time: Some(Duration::from_secs(100)), runs: None };
+    let keep = Keep { time: Some(Duration::from_secs(100)), ..Keep::default() };
     let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
     let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
     let (setup, runs) = setup_with(&Class { keep, retry, fan_out, ..Class::new(CREW) });
@@ -501,16 +502,15 @@ fn what_has_ended_is_kept_as_long_as_its_class_says_and_goes_without_a_trace() {
     setup.advance(100_000);
     // Some rows at a time; what is left goes next time.
     let mut rounds = 0;
-    let mut swept = SweptRuns::default();
+    let (mut jobs, mut rows) = (0, 0);
     loop {
         let some = runs.sweep(100).unwrap();
         if some.rows == 0 {
             break;
         }
-        swept = SweptRuns { jobs: swept.jobs + some.jobs, rows: swept.rows + some.rows };
-        rounds += 1;
+        (jobs, rows, rounds) = (jobs + some.jobs, rows + some.rows, rounds + 1);
     }
-    assert!(rounds > 1 && swept.jobs == 3 && swept.rows > 3000, "{rounds} rounds: {swept:?}");
+    assert!(rounds > 1 && jobs == 3 && rows > 3000, "{rounds} rounds: {jobs} jobs, {rows} rows");
     let left = runs.list(None, 10).unwrap();
     assert_eq!(left.iter().map(|run| run.id).collect::<Vec<_>>(), [open.run]);
     runs.cancel(open.run).unwrap();
@@ -528,7 +528,7 @@ fn what_has_ended_is_kept_as_long_as_its_class_says_and_goes_without_a_trace() {
 
 #[test]
 fn of_many_runs_only_so_many_are_kept_the_newest() {
-    let keep = Keep { time: None, runs: Some(3) };
+    let keep = Keep { runs: Some(3), ..Keep::default() };
     let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
     let mut last = Vec::new();
     for _ in 0..10 {
@@ -538,4 +538,151 @@ fn of_many_runs_only_so_many_are_kept_the_newest() {
     }
     assert_eq!(runs.sweep(1_000_000).unwrap().jobs, 7);
     assert_eq!(runs.list(None, 100).unwrap().iter().map(|run| run.id).collect::<Vec<_>>(), last[7..]);
+}
+
+#[test]
+fn of_long_runs_only_so_many_bytes_are_kept_the_newest() {
+    let keep = Keep { bytes: Some(10_000), ..Keep::default() };
+    let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
+    let mut last = Vec::new();
+    for _ in 0..10 {
+        last.push(runs.submit(&work(&"x".repeat(3000))).unwrap().run);
+        crew(&setup, well).drain().unwrap();
+        setup.advance(1);
+    }
+    let bytes = runs.run(last[0]).unwrap().bytes;
+    assert!((3000..3333).contains(&bytes), "{bytes}: the input, and the event of the end");
+    let swept = runs.sweep(1_000_000).unwrap();
+    assert_eq!((swept.jobs, swept.runs, swept.events, swept.bytes), (7, 7, 7, 7 * bytes));
+    assert_eq!(runs.list(None, 100).unwrap().iter().map(|run| run.id).collect::<Vec<_>>(), last[7..]);
+    assert_eq!(runs.sweep(1_000_000).unwrap(), SweptRuns::default());
+    assert_eq!(setup.runtime.metrics().jobs_swept, 7);
+}
+
+#[test]
+fn whoever_is_told_of_what_goes_is_told_before_and_may_refuse() {
+    let keep = Keep { runs: Some(1), ..Keep::default() };
+    let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { keep, retry, ..Class::new(CREW) });
+    let old = runs.submit(&work("bad")).unwrap();
+    crew(&setup, |_| Err(Halt::Failed("no page".into()))).drain().unwrap();
+    setup.advance(1);
+    runs.submit(&work("")).unwrap();
+    crew(&setup, well).drain().unwrap();
+    let refused = runs.sweep_telling(1000, |_| Err(Error::Stopped));
+    assert!(matches!(refused, Err(Error::Stopped)));
+    assert_eq!(runs.list(None, 10).unwrap().len(), 3);
+    let mut told = Vec::new();
+    let swept = runs.sweep_telling(1000, |removal| {
+        match removal {
+            Removal::Job { class, job, runs: of, why } => {
+                assert!(runs.job(&job.id).is_ok(), "it is there still");
+                told.push(format!("{class} {} {} {why}", job.id, of.len()));
+            }
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    });
+    assert_eq!(told, [format!("work {} 2 too many", old.job)]);
+    assert_eq!(swept.unwrap().runs, 2);
+}
+
+#[test]
+fn dead_letters_of_a_class_are_kept_as_long_as_its_runs() {
+    let keep = Keep { time: Some(Duration::from_secs(10)), runs: Some(2), bytes: None };
+    let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
+    for number in 0..5 {
+        let id = kauri_wire::MessageId::new(format!("junk-{number}")).unwrap();
+        setup.runtime.send(&kauri_wire::Message::command(CREW, id, "no run")).unwrap();
+    }
+    crew(&setup, well).drain().unwrap();
+    assert_eq!(setup.runtime.gauges().unwrap().dead_letters, 5);
+    let mut told = Vec::new();
+    let mut sweep = || {
+        runs.sweep_telling(1000, |removal| {
+            if let Removal::DeadLetter { letter, why, .. } = removal {
+                told.push((letter.deliveries, *why));
+            }
+            Ok(())
+        })
+        .unwrap()
+        .dead_letters
+    };
+    assert_eq!((sweep(), sweep()), (3, 0));
+    setup.advance(10_000);
+    assert_eq!(sweep(), 2);
+    assert_eq!(told.iter().map(|(_, why)| *why).collect::<Vec<_>>()[2..4], [Passed::Number, Passed::Time]);
+    assert_eq!((setup.runtime.gauges().unwrap().dead_letters, setup.runtime.metrics().letters_swept), (0, 5));
+}
+
+#[test]
+fn artifacts_go_when_the_last_event_that_names_them_is_gone() {
+    let keep = Keep { runs: Some(1), ..Keep::default() };
+    let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
+    let files = Files::new(Artifacts::open(Arc::new(kauri_disk::MemoryDisk::new())).unwrap());
+    let own = files.clone();
+    let mut worker = crew(&setup, move |live| {
+        for content in [b"the same in all".to_vec(), live.input().to_vec()] {
+            let mut writer = own.artifacts().begin().unwrap();
+            writer.write(&content).unwrap();
+            let kept = writer.finish().unwrap();
+            let mut payload = MapBuf::new();
+            payload.put("artifact_id", "a").put("name", "a.txt").put("content_type", "text/plain");
+            let digest = kept.digest().to_string();
+            payload.put("size_bytes", kept.size_bytes()).put("sha256", &*digest);
+            let payload = payload.view().encode();
+            live.append(&[EventDraft { kind: EventType::Artifact, ts: 0, payload }])?;
+        }
+        own.put(live.id(), "log.txt", "text/plain", format!("of {}", live.id()).as_bytes()).unwrap();
+        well(live)
+    });
+    for input in ["one", "two", "three"] {
+        runs.submit(&work(input)).unwrap();
+        worker.drain().unwrap();
+        setup.advance(1);
+    }
+    assert!(runs.list(None, 1).unwrap()[0].bytes > 15 + 3, "artifacts are counted");
+    assert_eq!(runs.collect(&files).unwrap(), Collected::default(), "all of them are named");
+    assert_eq!(runs.sweep(1000).unwrap().jobs, 2);
+    assert_eq!(runs.collect(&files).unwrap(), Collected { files: 2, artifacts: 4 });
+    let left = runs.list(None, 10).unwrap();
+    assert_eq!((left.len(), files.list(left[0].id).unwrap().len()), (1, 1));
+    runs.define("work", &Class { keep: Keep { runs: Some(0), ..Keep::default() }, ..Class::new(CREW) }).unwrap();
+    runs.sweep(1000).unwrap();
+    assert_eq!(runs.collect(&files).unwrap(), Collected { files: 1, artifacts: 3 });
+    let rows = setup.runtime.substrate().snapshot().unwrap();
+    assert_eq!(rows.count(&"run_index".into(), KeyRange::ALL).unwrap(), 1, "the class");
+}
+
+#[test]
+fn run_that_takes_longer_than_its_class_allows_has_timed_out_running_or_waiting() {
+    let class = Class { time_max: Some(Duration::from_secs(10)), retry: Retry::never(), ..Class::new(CREW) };
+    let (setup, runs) = setup_with(&class);
+    let (slow, waits, quick) = (
+        runs.submit(&work("slow")).unwrap().run,
+        runs.submit(&work("waits")).unwrap().run,
+        runs.submit(&work("quick")).unwrap().run,
+    );
+    let clock = setup.clock.clone();
+    let mut worker = crew(&setup, move |live| {
+        match live.input() {
+            b"slow" => {
+                live.step("before", |_| Ok(Vec::new()))?;
+                clock.advance(Duration::from_secs(10));
+                live.step("after", |_| Ok(Vec::new()))?;
+            }
+            b"waits" => drop(live.wait_for_signal("never")?),
+            _ => {}
+        }
+        well(live)
+    });
+    worker.drain().unwrap();
+    let outcome = |id| runs.run(id).unwrap().outcome();
+    assert_eq!((outcome(slow), outcome(quick)), (Some(Outcome::TimedOut), Some(DONE)));
+    assert_eq!(runs.run(slow).unwrap().steps, 1, "nothing is done after it");
+    assert_eq!(outcome(waits), None);
+    setup.advance(10_000);
+    worker.drain().unwrap();
+    assert_eq!(outcome(waits), Some(Outcome::TimedOut));
+    assert_eq!(setup.runtime.metrics().runs_timed_out, 2);
 }

@@ -434,3 +434,47 @@ fn buffered_events_go_with_the_next_commit_and_keep_their_order() {
         .collect();
     assert_eq!(heard, ["Str(\"1\")", "Str(\"2\")", "Str(\"3\")", "Str(\"4\")"]);
 }
+
+#[test]
+fn worker_that_keeps_up_pays_one_commit_for_a_run() {
+    let (setup, runs) = setup();
+    let jobs = vec![Submission::new("work", "x"); 10];
+    let submitted = runs.submit_all(&jobs).unwrap();
+    let mut worker = crew(&setup, well);
+    let before = setup.runtime.metrics().commits;
+    assert_eq!(worker.tick().unwrap().handled, 10);
+    // The first is claimed by itself; each end claims the next.
+    assert_eq!(setup.runtime.metrics().commits - before, 11);
+    for job in submitted {
+        let run = runs.run(job.run).unwrap();
+        assert!(run.outcome().is_some_and(|outcome| outcome.is_success()) && runs.verify(run.id).unwrap());
+        assert_eq!(run.claims, 1);
+    }
+    assert_eq!(setup.runtime.gauges().unwrap().leases, 0);
+}
+
+#[test]
+fn jobs_are_submitted_together_or_not_at_all() {
+    let (_setup, runs) = setup();
+    let jobs = [Submission::new("work", "a"), Submission::new("nothing", "b")];
+    assert!(matches!(runs.submit_all(&jobs), Err(Error::Run(RunFault::NoClass(_)))));
+    assert_eq!(runs.list(None, 10).unwrap().len(), 0);
+    assert!(runs.submit_all(&[]).unwrap().is_empty());
+    let both = runs.submit_all(&[Submission::new("work", "a"), Submission::new("work", "b")]).unwrap();
+    assert!(both[0].run != both[1].run && both.iter().all(|one| one.is_new));
+}
+
+#[test]
+fn runs_of_a_class_that_is_paused_meanwhile_are_not_begun_with_the_end_of_another() {
+    let (setup, runs) = setup();
+    let submitted = runs.submit_all(&vec![Submission::new("work", "x"); 3]).unwrap();
+    let others = runs.clone();
+    let mut worker = crew(&setup, move |live| {
+        // Said while the first run goes on.
+        others.pause("work")?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    let states: Vec<_> = submitted.iter().map(|job| runs.run(job.run).unwrap().state).collect();
+    assert!(matches!(states[..], [State::Sealed(_), State::Pending, State::Pending]), "{states:?}");
+}

@@ -2,7 +2,9 @@
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use kauri_runtime::run::{Class, Ending, Halt, Keep, LiveRun, Retry, Submission};
 use kauri_runtime::{Atomic, Failure, Policy, Tracing};
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp};
 use tracing::field::{Field, Visit};
@@ -81,5 +83,42 @@ fn what_happens_becomes_events_without_payloads() {
     ] {
         assert!(lines.iter().any(|line| line == expected), "{expected}\nis not in\n{lines:#?}");
     }
+    assert!(!lines.iter().any(|line| line.contains("secret")), "{lines:#?}");
+}
+
+#[test]
+fn end_of_a_run_has_its_fields() {
+    let lines = Lines::default();
+    let mut ids = Vec::new();
+    tracing::subscriber::with_default(lines.clone(), || {
+        let setup = Setup::with(|builder| builder.observer(Arc::new(Tracing)));
+        let runs = setup.runtime.runs();
+        let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+        let keep = Keep { runs: Some(0), ..Keep::default() };
+        runs.define("work", &Class { retry, keep, ..Class::new(ANN) }).unwrap();
+        let job = kauri_wire::JobId::new("import-7").unwrap();
+        let submission = Submission::new("work", "a secret").job_id(job.clone());
+        runs.submit(&submission).unwrap();
+        setup.advance(3);
+        let work = |_: &mut LiveRun| Err::<Ending, _>(Halt::Failed("no page".into()));
+        setup.runtime.run_worker(ANN, Policy::default(), work).drain().unwrap();
+        ids.extend(runs.attempts(&job).unwrap().iter().map(|run| run.id));
+        runs.sweep(1000).unwrap();
+    });
+    let lines = lines.0.lock().unwrap();
+    let (first, second) = (ids[0], ids[1]);
+    for expected in [
+        format!(
+            "INFO message=run ended or waits run_id={first} job_id=\"import-7\" class=\"work\" attempt=1 \
+             outcome=script_error queued_ms=3 took_ms=0 events=1 steps=0"
+        ),
+        format!(
+            "INFO message=run ended or waits run_id={second} job_id=\"import-7\" class=\"work\" parent_run_id={first} \
+             attempt=2 outcome=script_error queued_ms=0 took_ms=0 events=1 steps=0"
+        ),
+    ] {
+        assert!(lines.contains(&expected), "{expected}\nis not in\n{lines:#?}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("INFO message=runs swept jobs=1 runs=2 events=2")), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("secret")), "{lines:#?}");
 }

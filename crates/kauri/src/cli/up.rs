@@ -181,7 +181,13 @@ fn drain(
         }
     }
     let counts = instance.runtime().metrics();
-    let (ended, failed) = (counts.runs_succeeded + counts.runs_failed, counts.runs_failed);
+    let failed = counts.runs_script_error
+        + counts.runs_executor_crash
+        + counts.runs_policy_failure
+        + counts.runs_version_mismatch
+        + counts.runs_cancelled
+        + counts.runs_timed_out;
+    let ended = counts.runs_success + counts.runs_skipped + failed;
     let killed = killed.map_or(0, |(_, running)| running);
     match instance.is_idle() {
         true => instance.stop().map_err(|error| refused(&error))?,

@@ -154,7 +154,7 @@ impl Desk {
             "queues": gauges.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
             "classes": classes,
             "counters": counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
-            "latency": { "steps": latency(&counts.latency), "runs": latency(&counts.run_latency) },
+            "latency": { "steps": latency(&counts.latency), "runs": latency(&counts.run_took) },
             "in_flight": in_flight.iter().map(run_json).collect::<Vec<_>>(),
             "failures": self.failures(&look)?,
         }))

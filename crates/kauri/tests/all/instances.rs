@@ -202,7 +202,7 @@ fn a_killed_instance_is_taken_over_and_its_work_finishes() {
         report["attempts"].as_array().expect("runs").iter().filter_map(|run| run["state"].as_str()).collect();
     assert_eq!(states, ["executor_crash", "success"]);
     let stats = stats(&home);
-    assert_eq!((&stats["counters"]["runs_succeeded"], &stats["in_flight"]), (&json!(1), &json!([])));
+    assert_eq!((&stats["counters"]["runs_success"], &stats["in_flight"]), (&json!(1), &json!([])));
     up.signal(Signal::INT);
     assert_eq!(up.code(), Some(0));
     assert_eq!(on(&home, &["doctor"]).status.code(), Some(0));

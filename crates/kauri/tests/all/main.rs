@@ -1,6 +1,7 @@
 //! The `kauri` binary, used as a person or a script uses it.
 #![expect(clippy::disallowed_methods, reason = "tests of the command line run processes and write files")]
 
+mod actions;
 mod demo;
 mod doctor;
 mod frame;
@@ -9,6 +10,7 @@ mod instances;
 mod ledger;
 mod manners;
 mod messages;
+mod run_table;
 mod runs;
 mod schemas;
 mod screen;

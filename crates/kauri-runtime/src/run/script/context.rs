@@ -11,6 +11,7 @@ use super::calls::Pulse as _;
 use super::emit::{EmitError, Emitter};
 use super::plan::RunInfo;
 use super::resource::Held;
+use super::steps::Steps;
 use super::stop::{Cause, Stop};
 use crate::run::artifact::ArtifactWriter;
 use crate::run::files::{Files, KeptFile};
@@ -26,6 +27,7 @@ pub struct Context {
     pub(crate) stop: Stop,
     pub(crate) held: Option<Arc<dyn Held>>,
     pub(crate) files: Option<Files>,
+    pub(crate) steps: Option<Arc<dyn Steps>>,
 }
 
 impl Context {

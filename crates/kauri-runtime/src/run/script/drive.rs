@@ -228,6 +228,7 @@ impl<'a> Drive<'a> {
             stop: stop.clone(),
             held: self.held.clone(),
             files: self.plan.files.clone(),
+            steps: self.plan.steps.clone(),
         };
         let executor = &mut *self.executor;
         taken(guarded(|| executor.call(call, &cx)))

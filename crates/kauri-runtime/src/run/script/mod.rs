@@ -54,6 +54,7 @@ mod process;
 mod report;
 mod resource;
 mod rust;
+mod steps;
 mod stop;
 
 pub use automaton::{Automaton, Decision, Ended, Facts, Health, Phase, Terminal};
@@ -70,4 +71,5 @@ pub use process::{Groups, NoGroups, Process, Protocol};
 pub use report::{Report, Swallowed, Verdict};
 pub use resource::{Held, Resource};
 pub use rust::{Rust, Script};
+pub use steps::{Steps, StepsError};
 pub use stop::{Cancel, Cause, Stop};

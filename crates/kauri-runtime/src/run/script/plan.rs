@@ -11,6 +11,7 @@ use super::automaton::Phase;
 use super::calls::Calls;
 use super::calls::Crew;
 use super::resource::Resource;
+use super::steps::Steps;
 use super::stop::Cancel;
 use crate::run::files::Files;
 use crate::run::ingest::Ingestion;
@@ -124,6 +125,7 @@ pub struct Plan {
     pub(crate) ingestion: Ingestion,
     pub(crate) cancel: Cancel,
     pub(crate) files: Option<Files>,
+    pub(crate) steps: Option<Arc<dyn Steps>>,
     pub(crate) resource: Option<Arc<dyn Resource>>,
     pub(crate) calls: Calls,
 }
@@ -140,6 +142,7 @@ impl Plan {
             ingestion: Ingestion::default(),
             cancel: Cancel::default(),
             files: None,
+            steps: None,
             resource: None,
             calls: Calls::Inline,
         }
@@ -168,6 +171,11 @@ impl Plan {
     /// Where artifacts and files go. Without it a script has none.
     pub fn files(self, files: Files) -> Self {
         Self { files: Some(files), ..self }
+    }
+
+    /// Where its steps are recorded. Without it a script has none.
+    pub fn steps(self, steps: Arc<dyn Steps>) -> Self {
+        Self { steps: Some(steps), ..self }
     }
 
     /// What is acquired for the run.
