@@ -16,7 +16,7 @@
 //! takeover = "crash"          # or "resume"
 //! retry = { attempts = 3, pause = "1s", pause_max = "5m", on = ["script_error", "executor_crash", "timed_out"] }
 //! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # or every = "5m"
-//! keep = { time = "30d", runs = 10000 }
+//! keep = { time = "30d", runs = 10000, bytes = 1000000000 }
 //! ```
 //!
 //! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
@@ -235,7 +235,7 @@ fn retry_json(retry: &Retry) -> Value {
 }
 
 fn keep_json(keep: &Keep) -> Value {
-    serde_json::json!({ "time": keep.time.map(show_span), "runs": keep.runs })
+    serde_json::json!({ "time": keep.time.map(show_span), "runs": keep.runs, "bytes": keep.bytes })
 }
 
 impl ScheduleConfig {

@@ -204,9 +204,10 @@ fn read_keep(table: &mut Table<'_>) -> Result<Setting<Keep>> {
     let source = table.source("keep");
     let Some(mut inner) = table.table("keep")? else { return Ok(Setting::default(Keep::default())) };
     let time = inner.span("time")?.map(|(span, _)| span);
-    let runs = inner.number("runs", 0, i64::MAX)?.map(|(number, _)| u64::try_from(number).unwrap_or(0));
+    let mut count = |key| Ok(inner.number(key, 0, i64::MAX)?.map(|(number, _)| u64::try_from(number).unwrap_or(0)));
+    let (runs, bytes) = (count("runs")?, count("bytes")?);
     inner.end()?;
-    Ok(Setting { value: Keep { time, runs }, source })
+    Ok(Setting { value: Keep { time, runs, bytes }, source })
 }
 
 struct Reader<'a> {
@@ -481,7 +482,7 @@ concurrency = 4
 takeover = "resume"
 retry = { attempts = 5, pause = "10m", on = ["timed_out"] }
 schedule = { every = "1h", catch_up = "every", input = { n = [1, 2.5, true, "x"] } }
-keep = { time = "30d", runs = 1_000 }
+keep = { time = "30d", runs = 1_000, bytes = 1_000_000 }
 "#;
         let config = config(text, &variable).unwrap();
         assert_eq!(config.outbox, Setting { value: "/var/Ann.jsonl".into(), source: Source::File(5) });
@@ -493,7 +494,10 @@ keep = { time = "30d", runs = 1_000 }
         let schedule = mail.schedule.value.as_ref().unwrap();
         assert_eq!((&schedule.when, schedule.catch_up), (&When::Every(Duration::from_hours(1)), CatchUp::Every));
         assert_eq!(schedule.input, serde_json::json!({"n": [1, 2.5, true, "x"]}));
-        assert_eq!(mail.keep.value, Keep { time: Some(Duration::from_hours(720)), runs: Some(1_000) });
+        assert_eq!(
+            mail.keep.value,
+            Keep { time: Some(Duration::from_hours(720)), runs: Some(1_000), bytes: Some(1_000_000) }
+        );
         let shown = config.settings();
         assert!(shown.iter().any(|(key, value, _)| key == "job.mail.env" && value["B"] == "(set)"));
         assert!(shown.iter().all(|(_, _, source)| matches!(source, Source::File(_))));
