@@ -242,19 +242,9 @@ impl Queue {
     }
 
     /// Writes the batch that waits longest, and wakes its callers.
-    fn write_first<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+    fn write_first(&self, mut state: MutexGuard<'_, State>) {
+        let Some(batch) = state.waiting.pop_front() else { return };
         state.writing = true;
-        if state.depth > 1 {
-            // Many have just been woken by the batch before: those who come back at once share this transaction.
-            drop(state);
-            std::thread::yield_now();
-            state = self.state();
-        }
-        let Some(batch) = state.waiting.pop_front() else {
-            // The queue was given up meanwhile, and everybody was told.
-            state.writing = false;
-            return;
-        };
         state.depth -= batch.submissions.len();
         let session = state.session.take();
         drop(state);
