@@ -1,4 +1,5 @@
-//! Tables of every kind in one store, with cursors, ranges, loads and changes, beside plain maps: every byte is a choice.
+//! Tables of every kind in one store, with cursors, ranges, loads, changes and watches, pinned, forked, streamed and compacted, beside plain maps:
+//! every byte is a choice.
 #![no_main]
 
 use kauri_fuzz::Choices;

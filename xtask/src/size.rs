@@ -1,5 +1,5 @@
-//! The size of what people download: the release binary, with and without symbols; and what each feature of the store adds to
-//! a program that does little.
+//! What each feature of the store adds to a program that does little; and the size of what people download: the release binary, with and
+//! without symbols.
 
 use std::fs;
 
@@ -11,6 +11,8 @@ use crate::table::Table;
 use crate::tree::Tree;
 
 pub(crate) fn run(tree: &Tree) -> Result<()> {
+    // First what takes least: each table is printed as soon as it is known.
+    features(&manifest::features(tree, STORE))?;
     let mut table = Table::new(["kauri", "bytes", "MiB"]);
     // The shipped form is built last, so that it is the one left in the target folder.
     for (form, strip) in [("with symbols", "none"), ("as shipped", "symbols")] {
@@ -18,8 +20,8 @@ pub(crate) fn run(tree: &Tree) -> Result<()> {
         let bytes = size_of("kauri")?;
         table.push([form.to_owned(), bytes.to_string(), mebibytes(bytes)]);
     }
-    print!("{table}");
-    features(&manifest::features(tree, STORE))
+    print!("\n{table}");
+    Ok(())
 }
 
 /// What a program with a store in memory grows by, feature by feature.
@@ -33,7 +35,7 @@ fn features(all: &[String]) -> Result<()> {
     }
     let bytes = size_with(&all.join(","))?;
     table.push(["and all of them".to_owned(), bytes.to_string(), bytes.saturating_sub(least).to_string()]);
-    print!("\n{table}");
+    print!("{table}");
     Ok(())
 }
 

@@ -147,8 +147,9 @@ impl<C: Chance> Medley<C> {
     fn staged<'a>(&mut self, store: &'a Store) -> Result<Change<'a>, String> {
         let mut change = Change::new(store.snapshot());
         for _ in 0..self.chance.below(12) {
-            match self.chance.below(6) {
+            match self.chance.below(8) {
                 0 => self.model.rows.wander_staged(&mut change, &mut self.chance)?,
+                1 => self.model.pairs.walk_staged(&mut change, &mut self.chance)?,
                 _ => self.model.write(&mut change, &mut self.chance)?,
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use kauri_tree::{MultiTable, Read, ReadMulti, Write, WriteMulti, WriteTxn};
+use kauri_tree::{Change, MultiTable, Read, ReadMulti, Write, WriteMulti, WriteTxn};
 
 use crate::twin::{Chance, Outcome, same, words};
 
@@ -27,6 +27,47 @@ fn key(chance: &mut impl Chance) -> Vec<u8> {
 fn pair(chance: &mut impl Chance) -> Pair {
     let (key, number) = (key(chance), chance.below(100));
     (key, vec![number.to_le_bytes()[0]; 1 + number % 20])
+}
+
+/// A cursor that stays with a key, leaves it, and removes pairs. Cursors of transactions and of changes do the same.
+macro_rules! walk {
+    ($model:ident, $cursor:ident, $key:ident, $chance:ident) => {{
+        same("the first value of a key", $cursor.seek_key(&$key).map_err(words)?, $model.of(&$key).next())?;
+        if $model.of(&$key).next().is_none() {
+            return same("values where there is no key", $cursor.count_of_key().map_err(words)?, 0);
+        }
+        let mut at = 0;
+        for _ in 0..$chance.below(16) {
+            let values: Vec<Vec<u8>> = $model.of(&$key).map(<[u8]>::to_vec).collect();
+            same("the count at a cursor", $cursor.count_of_key().map_err(words)?, values.len() as u64)?;
+            let (found, to) = match $chance.below(5) {
+                0 => ($cursor.first_of_key().map_err(words)?, Some(0)),
+                1 => ($cursor.last_of_key().map_err(words)?, Some(values.len() - 1)),
+                2 => ($cursor.next_of_key().map_err(words)?, Some(at + 1).filter(|next| *next < values.len())),
+                3 => ($cursor.previous_of_key().map_err(words)?, at.checked_sub(1)),
+                _ => {
+                    same("whether a pair was removed", $cursor.remove().map_err(words)?, true)?;
+                    $model.0.remove(&($key.clone(), values[at].clone()));
+                    if at + 1 == values.len() {
+                        // It is on the first pair of the next key, or behind all.
+                        let next = $model.0.iter().find(|(other, _)| *other > $key);
+                        let found = $cursor
+                            .current()
+                            .map_err(words)?
+                            .map(|((key, value), ())| (key.into_owned(), value.to_vec()));
+                        return same("the pair behind a key", found.as_ref(), next);
+                    }
+                    same("the pair behind one", $cursor.value().map_err(words)?, Some(&values[at + 1][..]))?;
+                    continue;
+                }
+            };
+            // A move that finds nothing stays where it was.
+            same("a value of a key", found, to.map(|to| &values[to][..]))?;
+            at = to.unwrap_or(at);
+            same("the value at a cursor", $cursor.value().map_err(words)?, Some(&values[at][..]))?;
+        }
+        Ok(())
+    }};
 }
 
 impl Pairs {
@@ -106,44 +147,15 @@ impl Pairs {
         same("pairs of a range", removed, (before - self.0.len()) as u64)
     }
 
-    /// A cursor that stays with a key, leaves it, and removes pairs.
     pub(super) fn walk(&mut self, txn: &mut WriteTxn<'_>, chance: &mut impl Chance) -> Outcome {
         let key = key(chance);
         let mut cursor = txn.cursor_mut(&PAIRS).map_err(words)?;
-        same("the first value of a key", cursor.seek_key(&key).map_err(words)?, self.of(&key).next())?;
-        if self.of(&key).next().is_none() {
-            return same("values where there is no key", cursor.count_of_key().map_err(words)?, 0);
-        }
-        let mut at = 0;
-        for _ in 0..chance.below(16) {
-            let values: Vec<Vec<u8>> = self.of(&key).map(<[u8]>::to_vec).collect();
-            same("the count at a cursor", cursor.count_of_key().map_err(words)?, values.len() as u64)?;
-            let (found, to) = match chance.below(5) {
-                0 => (cursor.first_of_key().map_err(words)?, Some(0)),
-                1 => (cursor.last_of_key().map_err(words)?, Some(values.len() - 1)),
-                2 => (cursor.next_of_key().map_err(words)?, Some(at + 1).filter(|next| *next < values.len())),
-                3 => (cursor.previous_of_key().map_err(words)?, at.checked_sub(1)),
-                _ => {
-                    same("whether a pair was removed", cursor.remove().map_err(words)?, true)?;
-                    self.0.remove(&(key.clone(), values[at].clone()));
-                    if at + 1 == values.len() {
-                        // It is on the first pair of the next key, or behind all.
-                        let next = self.0.iter().find(|(other, _)| *other > key);
-                        let found = cursor
-                            .current()
-                            .map_err(words)?
-                            .map(|((key, value), ())| (key.into_owned(), value.to_vec()));
-                        return same("the pair behind a key", found.as_ref(), next);
-                    }
-                    same("the pair behind one", cursor.value().map_err(words)?, Some(&values[at + 1][..]))?;
-                    continue;
-                }
-            };
-            // A move that finds nothing stays where it was.
-            same("a value of a key", found, to.map(|to| &values[to][..]))?;
-            at = to.unwrap_or(at);
-            same("the value at a cursor", cursor.value().map_err(words)?, Some(&values[at][..]))?;
-        }
-        Ok(())
+        walk!(self, cursor, key, chance)
+    }
+
+    pub(super) fn walk_staged(&mut self, change: &mut Change<'_>, chance: &mut impl Chance) -> Outcome {
+        let key = key(chance);
+        let mut cursor = change.cursor_mut(&PAIRS).map_err(words)?;
+        walk!(self, cursor, key, chance)
     }
 }
