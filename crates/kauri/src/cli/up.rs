@@ -197,7 +197,9 @@ fn drain(
     let words = match killed {
         0 => format!("stopped after {up}: {ended} runs ended, {failed} of them badly"),
         _ => {
-            format!("stopped after {up}: {ended} runs ended; {killed} were killed and are taken over at the next start")
+            format!(
+                "stopped after {up}: {ended} runs ended, {killed} of them killed: with the next start another attempt follows if their class wants one"
+            )
         }
     };
     teller.tell("ended", &json!({ "ended": ended, "failed": failed, "killed": killed }), &words);
@@ -271,7 +273,7 @@ fn classes(instance: &Instance, out: &mut impl Write) -> Result<(), Trouble> {
         let waiting = worker.map_or(Ok(0), |worker| instance.runtime().depth(*worker));
         table.add([
             name.clone(),
-            short(&job.command.value.join(" "), 40),
+            short(&job.command_shown.join(" "), 40),
             job.concurrency.value.to_string(),
             show_span(job.timeout.value),
             job.retry.value.attempts_max.to_string(),

@@ -133,6 +133,8 @@ pub struct JobConfig {
     pub line: usize,
     /// The program and its arguments.
     pub command: Setting<Vec<String>>,
+    /// The same as it is written in the file: what the environment puts in may be a secret, and is not shown.
+    pub command_shown: Vec<String>,
     /// Where it runs; in the home if nothing is said, and a relative path is one in the home.
     pub directory: Setting<Option<PathBuf>>,
     /// What it finds in its environment, beside what the instance has there.
@@ -162,6 +164,8 @@ pub struct ScheduleConfig {
     pub catch_up: CatchUp,
     /// What it is given.
     pub input: Value,
+    /// The same as it is written in the file.
+    pub input_shown: Value,
 }
 
 /// The words for outcomes, in the order in which they are shown.
@@ -207,7 +211,7 @@ impl JobConfig {
         // What a variable holds may be a secret: it is used, and not shown.
         let env = self.env.value.keys().map(|name| (name.clone(), "(set)".into())).collect();
         vec![
-            ("command", self.command.value.clone().into(), self.command.source.clone()),
+            ("command", self.command_shown.clone().into(), self.command.source.clone()),
             ("directory", directory.into(), self.directory.source.clone()),
             ("env", Value::Object(env), self.env.source.clone()),
             ("protocol", protocol.into(), self.protocol.source.clone()),
@@ -254,6 +258,6 @@ impl ScheduleConfig {
             When::Every(distance) => (None, Some(show_span(*distance))),
         };
         let catch_up = if self.catch_up == CatchUp::Every { "every" } else { "latest" };
-        serde_json::json!({ "cron": cron, "every": every, "catch_up": catch_up, "input": self.input })
+        serde_json::json!({ "cron": cron, "every": every, "catch_up": catch_up, "input": self.input_shown })
     }
 }

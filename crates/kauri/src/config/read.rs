@@ -100,13 +100,14 @@ fn read_up(mut table: Table<'_>, config: &mut Config) -> Result<()> {
 }
 
 fn read_job(mut table: Table<'_>, line: usize) -> Result<JobConfig> {
-    let Some(command) = table.strings("command")? else {
+    let Some((command, command_shown)) = table.strings("command")? else {
         let what = "expected a command such as command = [\"./script.sh\"], found none".to_owned();
         return Err(ConfigError { line: Some(line), key: format!("{}.command", table.path), what });
     };
     let job = JobConfig {
         line,
         command,
+        command_shown,
         directory: setting(table.string("directory")?.map(|(path, source)| (Some(PathBuf::from(path)), source)), None),
         env: read_env(&mut table)?,
         protocol: setting(
@@ -165,7 +166,7 @@ fn read_retry(table: &mut Table<'_>) -> Result<Setting<Retry>> {
     }
     if let Some(words) = inner.strings_of("on")? {
         retry.on = Outcomes::NONE;
-        for (word, line) in words {
+        for (word, line, _) in words {
             let failures = || Outcome::ALL.into_iter().filter(|outcome| !outcome.is_success());
             let Some(outcome) = failures().find(|outcome| outcome.as_str() == word) else {
                 let known: Vec<&str> =
@@ -195,9 +196,9 @@ fn read_schedule(table: &mut Table<'_>) -> Result<Setting<Option<ScheduleConfig>
     when.check().map_err(|error| ConfigError { line, key: inner.path.clone(), what: error.to_string() })?;
     let words = [("latest", CatchUp::Latest), ("every", CatchUp::Every)];
     let catch_up = inner.word("catch_up", &words)?.map_or(CatchUp::Latest, |(word, _)| word);
-    let input = inner.json("input")?.unwrap_or(Value::Null);
+    let (input, input_shown) = inner.json("input")?.unwrap_or_default();
     inner.end()?;
-    Ok(Setting { value: Some(ScheduleConfig { when, catch_up, input }), source })
+    Ok(Setting { value: Some(ScheduleConfig { when, catch_up, input, input_shown }), source })
 }
 
 fn read_keep(table: &mut Table<'_>) -> Result<Setting<Keep>> {
@@ -266,6 +267,12 @@ fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
+/// A command, and as it is written.
+type Written = (Setting<Vec<String>>, Vec<String>);
+
+/// What is made of a text.
+type ReadText<'a> = dyn Fn(&Spanned<DeValue<'_>>, &str) -> Result<String> + 'a;
+
 /// A table of the file, and which of its keys somebody has asked for.
 struct Table<'a> {
     reader: &'a Reader<'a>,
@@ -320,7 +327,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn strings_of(&mut self, name: &str) -> Result<Option<Vec<(String, usize)>>> {
+    /// A list of texts, each with its line, and as it is written.
+    fn strings_of(&mut self, name: &str) -> Result<Option<Vec<(String, usize, String)>>> {
         let Some(value) = self.find(name) else { return Ok(None) };
         let expected = "a list of texts such as [\"./script.sh\", \"argument\"]";
         let DeValue::Array(list) = value.get_ref() else { return Err(self.wrong(name, value, expected)) };
@@ -328,20 +336,22 @@ impl<'a> Table<'a> {
         for entry in list {
             let DeValue::String(text) = entry.get_ref() else { return Err(self.wrong(name, entry, expected)) };
             let line = self.reader.line(entry.span().start);
-            texts.push((self.reader.expand(entry, &self.key(name), text)?, line));
+            texts.push((self.reader.expand(entry, &self.key(name), text)?, line, text.to_string()));
         }
         Ok(Some(texts))
     }
 
-    fn strings(&mut self, name: &str) -> Result<Option<Setting<Vec<String>>>> {
+    /// A command, and as it is written.
+    fn strings(&mut self, name: &str) -> Result<Option<Written>> {
         let (source, line) = (self.source(name), self.line_of(name));
         let Some(texts) = self.strings_of(name)? else { return Ok(None) };
-        let value: Vec<String> = texts.into_iter().map(|(text, _)| text).collect();
+        let (value, shown): (Vec<String>, Vec<String>) =
+            texts.into_iter().map(|(text, _, shown)| (text, shown)).unzip();
         if value.first().is_none_or(String::is_empty) {
             let what = "expected a program and its arguments, found an empty list or an empty name".to_owned();
             return Err(ConfigError { line, key: self.key(name), what });
         }
-        Ok(Some(Setting { value, source }))
+        Ok(Some((Setting { value, source }, shown)))
     }
 
     fn span(&mut self, name: &str) -> Result<Option<(Duration, Source)>> {
@@ -379,15 +389,17 @@ impl<'a> Table<'a> {
         Err(ConfigError { line, key: self.key(name), what })
     }
 
-    /// Anything, as JSON.
-    fn json(&mut self, name: &str) -> Result<Option<Value>> {
+    /// Anything, as JSON, and as it is written.
+    fn json(&mut self, name: &str) -> Result<Option<(Value, Value)>> {
         let Some(value) = self.find(name) else { return Ok(None) };
-        self.to_json(name, value).map(Some)
+        let expand = |at: &Spanned<DeValue<'_>>, text: &str| self.reader.expand(at, &self.key(name), text);
+        let plain = |_: &Spanned<DeValue<'_>>, text: &str| Ok(text.to_owned());
+        Ok(Some((self.to_json(name, value, &expand)?, self.to_json(name, value, &plain)?)))
     }
 
-    fn to_json(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<Value> {
+    fn to_json(&self, name: &str, value: &Spanned<DeValue<'_>>, read: &ReadText<'_>) -> Result<Value> {
         Ok(match value.get_ref() {
-            DeValue::String(text) => self.reader.expand(value, &self.key(name), text)?.into(),
+            DeValue::String(text) => read(value, text)?.into(),
             DeValue::Integer(number) => {
                 let found = i64::from_str_radix(&number.as_str().replace('_', ""), number.radix());
                 found.map_err(|_| self.wrong(name, value, "a number of 64 bits"))?.into()
@@ -401,11 +413,11 @@ impl<'a> Table<'a> {
             DeValue::Boolean(flag) => (*flag).into(),
             DeValue::Datetime(moment) => moment.to_string().into(),
             DeValue::Array(list) => {
-                list.iter().map(|entry| self.to_json(name, entry)).collect::<Result<Vec<_>>>()?.into()
+                list.iter().map(|entry| self.to_json(name, entry, read)).collect::<Result<Vec<_>>>()?.into()
             }
             DeValue::Table(table) => {
                 let entry = |(key, entry): (&Spanned<toml::de::DeString<'_>>, &Spanned<DeValue<'_>>)| {
-                    Ok((key.get_ref().to_string(), self.to_json(name, entry)?))
+                    Ok((key.get_ref().to_string(), self.to_json(name, entry, read)?))
                 };
                 Value::Object(table.iter().map(entry).collect::<Result<_>>()?)
             }
@@ -499,6 +511,7 @@ keep = { time = "30d", runs = 1_000, bytes = 1_000_000 }
             Keep { time: Some(Duration::from_hours(720)), runs: Some(1_000), bytes: Some(1_000_000) }
         );
         let shown = config.settings();
+        assert!(shown.iter().any(|(key, value, _)| key == "job.mail.command" && value[1] == "${NAME}"));
         assert!(shown.iter().any(|(key, value, _)| key == "job.mail.env" && value["B"] == "(set)"));
         assert!(shown.iter().all(|(_, _, source)| matches!(source, Source::File(_))));
     }

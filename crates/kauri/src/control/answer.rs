@@ -76,15 +76,16 @@ pub(crate) fn unknown(what: &str, words: &[&str]) -> Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Run(RunFault::NoRun(_) | RunFault::NoJob(_) | RunFault::NoClass(_) | RunFault::NoStep(_)) => {
-                Code::NotFound
-            }
-            Error::Run(RunFault::Name { .. }) => Code::Bad,
-            Error::Run(_) => Code::Refused,
-            _ => Code::Failed,
-        };
-        Self::new(code, error.to_string())
+        let missing = |words: String| Self::new(Code::NotFound, words);
+        match &error {
+            Error::Run(RunFault::NoRun(run)) => missing(format!("there is no run {run}")),
+            Error::Run(RunFault::NoJob(job)) => missing(format!("there is no job {job}")),
+            Error::Run(RunFault::NoClass(class)) => missing(format!("there is no class {class:?}")),
+            Error::Run(RunFault::NoStep(step)) => missing(format!("the run has no step {step:?}")),
+            Error::Run(RunFault::Name { .. }) => Self::new(Code::Bad, error.to_string()),
+            Error::Run(_) => Self::new(Code::Refused, error.to_string()),
+            _ => Self::new(Code::Failed, error.to_string()),
+        }
     }
 }
 
@@ -187,7 +188,17 @@ fn wait(runs: &Runs, args: &Value) -> Answer {
     let job = runs.run(run_id(args)?)?.job;
     let job = runs.wait(&job, Some(pause_of(args)?))?;
     let latest = runs.run(job.latest)?;
-    Ok(json!({ "over": job.outcome.is_some(), "job": job_json(&job), "run": run_json(&latest) }))
+    let message = last_words(&Look::at(&**runs.runtime().substrate())?, &latest)?;
+    Ok(json!({ "over": job.outcome.is_some(), "job": job_json(&job), "run": run_json(&latest), "message": message }))
+}
+
+/// What a run that failed said at its end; nothing if it did not fail, or was removed since.
+pub(crate) fn last_words(look: &Look<'_>, run: &Run) -> kauri_runtime::Result<Option<String>> {
+    if run.outcome().is_none_or(|outcome| outcome.is_success()) {
+        return Ok(None);
+    }
+    let Some(last) = look.events(run.id, run.events, 1)?.pop() else { return Ok(None) };
+    Ok(last.to_json(run)?["payload"]["message"].as_str().map(str::to_owned))
 }
 
 fn job_json(job: &Job) -> Value {

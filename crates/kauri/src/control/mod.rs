@@ -23,8 +23,8 @@ use std::fmt;
 use kauri_runtime::run::Run;
 use serde_json::{Value, json};
 
-pub(crate) use self::answer::unknown;
 pub use self::answer::{WORDS, answer, classes_json};
+pub(crate) use self::answer::{last_words, unknown};
 pub use self::client::{AskError, Client};
 pub use self::serve::{Answering, Server};
 

@@ -127,7 +127,7 @@ fn executor(process: &Process, run: &Run) -> Box<dyn Executor> {
 pub(super) fn class_json(name: &str, job: &JobConfig) -> Value {
     serde_json::json!({
         "class": name,
-        "command": job.command.value,
+        "command": job.command_shown,
         "concurrency": job.concurrency.value,
         "schedule": job.schedule.value.as_ref().map(crate::config::ScheduleConfig::words),
     })

@@ -166,17 +166,11 @@ impl Desk {
         let mut told = Vec::new();
         for run in failures {
             let mut value = run_json(&run);
-            value["message"] = last_words(look, &run)?.into();
+            value["message"] = control::last_words(look, &run)?.into();
             told.push(value);
         }
         Ok(told)
     }
-}
-
-/// What a run that failed said at its end; nothing if it was removed since.
-fn last_words(look: &Look<'_>, run: &Run) -> Result<Option<String>> {
-    let Some(last) = look.events(run.id, run.events, 1)?.pop() else { return Ok(None) };
-    Ok(last.to_json(run)?["payload"]["message"].as_str().map(str::to_owned))
 }
 
 fn latency(latency: &Latency) -> Value {

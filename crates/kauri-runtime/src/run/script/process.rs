@@ -41,6 +41,8 @@ use crate::time::Mono;
 
 /// How long the pipes of a command that has ended are listened to, if something it started holds them open.
 const LINGER: Duration = Duration::from_secs(1);
+/// How often a group that does not go is killed.
+const KILL_EVERY: Duration = Duration::from_millis(100);
 /// How much is read from a pipe at once.
 const CHUNK_BYTES: usize = 16 << 10;
 /// How many chunks may wait to be heard; then the command waits.
@@ -378,6 +380,8 @@ impl Going {
             pulse.tick();
             let until = match (exited, told) {
                 (Some(since), _) => since + LINGER,
+                // Killed, and not gone yet: it is told when it is, and looked at again if not.
+                (None, Some(since)) if now.since(since) >= stop.grace() => now + KILL_EVERY,
                 (None, Some(since)) => since + stop.grace(),
                 (None, None) => stop.deadline(),
             };

@@ -166,12 +166,15 @@ pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl 
     let job = lineage.run.job.clone();
     let attempts = lineage.descendants.into_iter().filter(|run| run.job == job).chain([lineage.run]);
     let last = attempts.max_by_key(kauri::runtime::run::Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
-    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, json, out) }
+    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, None, json, out) }
 }
 
 /// Prints how a job ended, which is the answer.
-fn ended(run: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn ended(run: &Value, why: Option<&str>, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     print_end(run, json, out)?;
+    if let Some(why) = why.filter(|_| !json) {
+        why.lines().try_for_each(|line| writeln!(out, "  {}", plain(line)))?;
+    }
     let is_well = matches!(run["outcome"].as_str(), Some("success" | "skipped"));
     if is_well { Ok(()) } else { Err(Trouble::No) }
 }
@@ -194,7 +197,7 @@ pub(crate) fn wait_for(
         };
         let run = &found["run"];
         if found["over"] == true {
-            return ended(run, json, out);
+            return ended(run, found["message"].as_str(), json, out);
         }
         if !reach.is_running() {
             return Err(idle(run));
