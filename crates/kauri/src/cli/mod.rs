@@ -21,6 +21,7 @@ mod schema;
 mod store;
 mod switch;
 mod table;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,11 +57,11 @@ enum Command {
     /// List the messages that wait for workers
     Inbox(messages::InboxArgs),
     /// List the messages that wait for a moment, earliest first
-    Timers(messages::Args),
+    Timers(messages::TimersArgs),
     /// List who has which messages
     Leases(messages::Args),
     /// List the messages that wait to be delivered outside, oldest first
-    Outbox(messages::Args),
+    Outbox(messages::OutboxArgs),
     /// List, show, replay and purge messages that will not be handled again by themselves
     DeadLetters(dead_letters::Args),
     /// List and show runs, what they said, and how they hang together

@@ -6,6 +6,7 @@ mod doctor;
 mod frame;
 mod homes;
 mod ledger;
+mod lists;
 mod manners;
 mod messages;
 mod runs;
