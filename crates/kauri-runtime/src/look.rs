@@ -92,7 +92,20 @@ impl<'a> Look<'a> {
     /// # Errors
     /// If the substrate fails or a key is damaged.
     pub fn inbox(&self, worker: Option<WorkerId>, most: usize) -> Result<Vec<(InboxKey, Vec<u8>)>> {
-        self.of_worker(&INBOX, worker, most, |value| Ok(value.to_vec()))
+        self.inbox_after(worker, None, most)
+    }
+
+    /// As [`inbox`](Self::inbox), of those that come after this one.
+    ///
+    /// # Errors
+    /// As for `inbox`.
+    pub fn inbox_after(
+        &self,
+        worker: Option<WorkerId>,
+        after: Option<InboxKey>,
+        most: usize,
+    ) -> Result<Vec<(InboxKey, Vec<u8>)>> {
+        self.of_worker(&INBOX, worker, after, most, |value| Ok(value.to_vec()))
     }
 
     /// Up to `most` dead letters, of one worker or of all, in the order of their keys.
@@ -100,7 +113,20 @@ impl<'a> Look<'a> {
     /// # Errors
     /// If the substrate fails or a row is damaged.
     pub fn dead_letters(&self, worker: Option<WorkerId>, most: usize) -> Result<Vec<(InboxKey, DeadLetter)>> {
-        self.of_worker(&DEAD_LETTER, worker, most, DeadLetter::decode)
+        self.dead_letters_after(worker, None, most)
+    }
+
+    /// As [`dead_letters`](Self::dead_letters), of those that come after this one.
+    ///
+    /// # Errors
+    /// As for `dead_letters`.
+    pub fn dead_letters_after(
+        &self,
+        worker: Option<WorkerId>,
+        after: Option<InboxKey>,
+        most: usize,
+    ) -> Result<Vec<(InboxKey, DeadLetter)>> {
+        self.of_worker(&DEAD_LETTER, worker, after, most, DeadLetter::decode)
     }
 
     /// One dead letter.
@@ -115,10 +141,12 @@ impl<'a> Look<'a> {
         &self,
         table: &TableName,
         worker: Option<WorkerId>,
+        after: Option<InboxKey>,
         most: usize,
         decode: impl Fn(&[u8]) -> Result<T>,
     ) -> Result<Vec<(InboxKey, T)>> {
         let (from, until) = worker.map_or((Vec::new(), None), inbox_range);
+        let from = from.max(after.map_or(Vec::new(), |after| behind(&InboxKey::encode(after))));
         let range = KeyRange { from: &from, until: until.as_deref() };
         self.each(table, range, most, |key, value| Ok((inbox_key(key)?, decode(value)?)))
     }
@@ -128,8 +156,17 @@ impl<'a> Look<'a> {
     /// # Errors
     /// If the substrate fails or a key is damaged.
     pub fn outbox(&self, most: usize) -> Result<Vec<(Seq, Vec<u8>)>> {
+        self.outbox_after(None, most)
+    }
+
+    /// As [`outbox`](Self::outbox), of those that come after this one.
+    ///
+    /// # Errors
+    /// As for `outbox`.
+    pub fn outbox_after(&self, after: Option<Seq>, most: usize) -> Result<Vec<(Seq, Vec<u8>)>> {
         let damaged = || Error::damaged("outbox", "a key of eight bytes");
-        self.each(&OUTBOX, KeyRange::ALL, most, |key, value| {
+        let from = after.map_or(Vec::new(), |after| behind(&after.0.to_be_bytes()));
+        self.each(&OUTBOX, KeyRange::starting(&from), most, |key, value| {
             let seq = <[u8; 8]>::try_from(key).map_err(|_| damaged())?;
             Ok((Seq(u64::from_be_bytes(seq)), value.to_vec()))
         })
@@ -140,7 +177,16 @@ impl<'a> Look<'a> {
     /// # Errors
     /// If the substrate fails or a key is damaged.
     pub fn timers(&self, most: usize) -> Result<Vec<(TimerKey, Vec<u8>)>> {
-        self.each(&TIMERS, KeyRange::ALL, most, |key, value| {
+        self.timers_after(None, most)
+    }
+
+    /// As [`timers`](Self::timers), of those that come after this one.
+    ///
+    /// # Errors
+    /// As for `timers`.
+    pub fn timers_after(&self, after: Option<TimerKey>, most: usize) -> Result<Vec<(TimerKey, Vec<u8>)>> {
+        let from = after.map_or(Vec::new(), |after| behind(&TimerKey::encode(after)));
+        self.each(&TIMERS, KeyRange::starting(&from), most, |key, value| {
             let key = TimerKey::decode(key).map_err(|_| Error::damaged("timers", "a moment and a number"))?;
             Ok((key, value.to_vec()))
         })
@@ -175,4 +221,9 @@ impl<'a> Look<'a> {
         }
         Ok(found)
     }
+}
+
+/// The least key behind this one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }

@@ -7,6 +7,7 @@ use kauri_wire::RunId;
 use super::class::{Class, ClassRow};
 use super::event::{self, Stored};
 use super::index;
+use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::{Lineage, lineage};
@@ -63,6 +64,14 @@ impl Look<'_> {
     /// `NoRun`, or if the substrate fails or the row is damaged.
     pub fn run(&self, id: RunId) -> Result<Run> {
         make::run(&self.view, id)
+    }
+
+    /// The job that a run belongs to.
+    ///
+    /// # Errors
+    /// `NoJob`, or if the substrate fails or the row is damaged.
+    pub fn job_of(&self, run: &Run) -> Result<Job> {
+        make::job(&self.view, &run.job)
     }
 
     /// A run with those before and after it.

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use kauri::ledger::{AuditLine, Look};
+use kauri::ledger::{AuditLine, Clock as _, Look, SystemClock};
 use serde_json::json;
 
 use super::Trouble;
-use super::home::{HomeArgs, there};
+use super::home::{HomeArgs, span, there};
 use super::ledger::wrong;
-use super::table::{list, plain, short};
+use super::table::{Zone, list, plain, short};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -33,6 +33,11 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 100, value_name = "LINES")]
         limit: usize,
+        /// Only lines written so long ago or later, as 2h
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        since: Option<i64>,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Look at every line and every anchor; exit code 1 if something is wrong
     Verify,
@@ -41,13 +46,17 @@ enum Command {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let look = Look::at(there(&args.home)?.home());
     match args.command {
-        Command::Show { limit } => show(&look, limit, args.json, out),
+        Command::Show { limit, since, zone } => {
+            let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
+            let mut lines = look.audit_lines(limit).map_err(|error| wrong(&error))?;
+            lines.retain(|line| since.is_none_or(|since| line.timestamp.0 >= since));
+            show(&lines, zone, args.json, out)
+        }
         Command::Verify => verify(&look, args.json, out),
     }
 }
 
-fn show(look: &Look, limit: usize, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    let lines = look.audit_lines(limit).map_err(|error| wrong(&error))?;
+fn show(lines: &[AuditLine], zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let value = |line: &AuditLine| {
         json!({
             "seq": line.seq,
@@ -61,7 +70,7 @@ fn show(look: &Look, limit: usize, json: bool, out: &mut impl Write) -> Result<(
     let cells = |line: &AuditLine| {
         let detail = line.detail.iter().map(|(name, text)| format!("{name}={text}")).collect::<Vec<_>>().join(" ");
         let action = line.action_id.clone().unwrap_or_default();
-        vec![line.seq.to_string(), line.timestamp.to_string(), line.kind.clone(), action, short(&detail, 72)]
+        vec![line.seq.to_string(), zone.moment(line.timestamp.0), line.kind.clone(), action, short(&detail, 72)]
     };
     let rows = lines.iter().map(|line| (value(line), cells(line)));
     list(rows, json, &["LINE", "TIME", "KIND", "ACTION", "DETAIL"], "nothing was written down yet", out)

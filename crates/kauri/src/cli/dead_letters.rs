@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kauri::ledger::{Clock as _, SystemClock};
-use kauri::runtime::DeadLetter;
+use kauri::runtime::{DeadLetter, Look};
 use kauri::wire::{InboxKey, Seq, WorkerId};
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ use super::Trouble;
 use super::ask::Reach;
 use super::home::{HomeArgs, look, span};
 use super::messages::{frame_cells, frame_json};
-use super::table::{list, moment, plain, short};
+use super::table::{Zone, list, moment, more, plain, short};
+use super::watch::Watch;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -43,6 +44,16 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 100, value_name = "ROWS")]
         limit: usize,
+        /// Only those buried so long ago or later, as 2h
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        since: Option<i64>,
+        /// Only what comes after this worker and number, as 7/12
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true, value_parser = key)]
+        after: Option<InboxKey>,
+        #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Print one dead letter with its message; exit code 1 if there is none
     Show {
@@ -76,7 +87,7 @@ enum Command {
 }
 
 /// `7/12`: worker and number.
-fn key(text: &str) -> Result<InboxKey, String> {
+pub(super) fn key(text: &str) -> Result<InboxKey, String> {
     let parsed = text.split_once('/').and_then(|(worker, seq)| {
         Some(InboxKey { worker: WorkerId(worker.parse().ok()?), seq: Seq(seq.parse().ok()?) })
     });
@@ -89,11 +100,13 @@ fn name(key: InboxKey) -> String {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     match &args.command {
-        Command::List { worker, limit } => {
-            let worker = worker.map(WorkerId);
-            let rows = look(&args.home, |look| look.dead_letters(worker, *limit))?.unwrap_or_default();
-            print(&rows, args.json, out)
-        }
+        Command::List { worker, limit, since, after, zone, watch } => watch.show(args.json, out, |out| {
+            let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
+            let wanted = Wanted { worker: worker.map(WorkerId), since, after: *after };
+            let rows = look(&args.home, |look| wanted.find(look, *limit))?.unwrap_or_default();
+            print(&rows, args.json, *zone, out)?;
+            more(rows.len(), *limit, rows.last().map(|(key, _)| name(*key)), args.json, out)
+        }),
         Command::Show { key } => {
             let found = look(&args.home, |look| look.dead_letter(*key))?.flatten();
             show(*key, found.as_ref(), args.json, out)
@@ -113,6 +126,32 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
 
 fn names(keys: &[InboxKey]) -> Vec<String> {
     keys.iter().copied().map(name).collect()
+}
+
+/// How many dead letters are looked at in one go.
+const PAGE_ROWS: usize = 256;
+
+struct Wanted {
+    worker: Option<WorkerId>,
+    since: Option<i64>,
+    after: Option<InboxKey>,
+}
+
+impl Wanted {
+    fn find(&self, look: &Look<'_>, most: usize) -> kauri::runtime::Result<Vec<(InboxKey, DeadLetter)>> {
+        let (mut found, mut after) = (Vec::new(), self.after);
+        loop {
+            let page = look.dead_letters_after(self.worker, after, PAGE_ROWS)?;
+            let Some((last, _)) = page.last() else { return Ok(found) };
+            after = Some(*last);
+            let is_meant = |letter: &DeadLetter| self.since.is_none_or(|since| letter.failed_at.0 >= since);
+            found.extend(page.into_iter().filter(|(_, letter)| is_meant(letter)));
+            if found.len() >= most {
+                found.truncate(most);
+                return Ok(found);
+            }
+        }
+    }
 }
 
 /// A dead letter that something was done with, and where its message went, if anywhere.
@@ -164,10 +203,10 @@ fn to_json(key: InboxKey, letter: &DeadLetter) -> Value {
     })
 }
 
-fn print(rows: &[(InboxKey, DeadLetter)], json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn print(rows: &[(InboxKey, DeadLetter)], json: bool, zone: Zone, out: &mut impl Write) -> Result<(), Trouble> {
     let cells = |key: InboxKey, letter: &DeadLetter| {
         let [_, id, _] = frame_cells(&letter.frame);
-        let (at, reason) = (moment(letter.failed_at.0), letter.reason.as_str().to_owned());
+        let (at, reason) = (zone.moment(letter.failed_at.0), letter.reason.as_str().to_owned());
         vec![name(key), at, id, reason, short(&letter.detail, 60)]
     };
     let rows = rows.iter().map(|(key, letter)| (to_json(*key, letter), cells(*key, letter)));

@@ -3,12 +3,15 @@
 use std::io::Write;
 
 use kauri::Layout;
-use kauri::ledger::{ActionRow, Decision, Error, Home, Ledger, Look, Reconciliation, Salvage, Status};
+use kauri::ledger::{
+    ActionRow, Clock as _, Decision, Error, Home, Ledger, Look, Reconciliation, Salvage, Status, SystemClock,
+};
 use serde_json::{Value, json};
 
 use super::Trouble;
-use super::home::{HomeArgs, there};
-use super::table::{list, short};
+use super::home::{HomeArgs, span, there};
+use super::table::{Zone, list, more, short};
+use super::watch::Watch;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -41,6 +44,16 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 100, value_name = "ROWS")]
         limit: u32,
+        /// Only those begun so long ago or later, as 2h
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        since: Option<i64>,
+        /// Only what comes after this action in the list: older ones
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// List actions that were begun and not ended: nobody knows whether their effect happened
     ///
@@ -86,17 +99,20 @@ const COLUMNS: &[&str] = &["ACTION", "STATUS", "STARTED", "TRACE", "TASK", "RESU
 pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = there(&args.home)?;
     match args.command {
-        Command::Actions { status, trace, limit } => {
+        Command::Actions { status, trace, limit, since, after, zone, watch } => {
             let status = status.map(|status| status.to_uppercase().parse::<Status>());
             let status = status.transpose().map_err(|error| Trouble::Wrong(error.to_string()))?;
-            let database = Look::at(layout.home()).database().map_err(|error| wrong(&error))?;
-            let rows = database.map(|database| database.actions(status, trace.as_deref(), limit));
-            let rows = rows.transpose().map_err(|error| wrong(&error))?.unwrap_or_default();
-            print(&rows, args.json, "no actions", out)
+            watch.show(args.json, out, |out| {
+                let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
+                let wanted = Wanted { status, trace: trace.as_deref(), since, after: after.as_deref() };
+                let rows = wanted.find(&layout, limit)?;
+                print(&rows, args.json, zone, "no actions", out)?;
+                more(rows.len(), limit as usize, rows.last().map(|row| row.action_id.clone()), args.json, out)
+            })
         }
         Command::Orphans => {
             let journal = Look::at(layout.home()).journal().map_err(|error| wrong(&error))?;
-            print(&journal.unwrap_or_default().orphans, args.json, "no action without an end", out)
+            print(&journal.unwrap_or_default().orphans, args.json, Zone::default(), "no action without an end", out)
         }
         Command::Resolve { id, completed, result, failed, retry, .. } => {
             let decision = match failed {
@@ -159,6 +175,32 @@ fn salvage_to_json(salvage: &Salvage, found: &Reconciliation) -> Value {
     })
 }
 
+struct Wanted<'a> {
+    status: Option<Status>,
+    trace: Option<&'a str>,
+    since: Option<i64>,
+    after: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    fn find(&self, layout: &Layout, limit: u32) -> Result<Vec<ActionRow>, Trouble> {
+        let Some(database) = Look::at(layout.home()).database().map_err(|error| wrong(&error))? else {
+            return Ok(Vec::new());
+        };
+        // What was asked for last comes first, and what is passed over is not counted.
+        let most = if self.after.is_some() { u32::MAX } else { limit };
+        let mut rows = database.actions(self.status, self.trace, most).map_err(|error| wrong(&error))?;
+        if let Some(after) = self.after {
+            let at = rows.iter().position(|row| row.action_id == after);
+            let missing = || wrong(&Error::NoSuchAction { id: after.to_owned() });
+            rows.drain(..=at.ok_or_else(missing)?);
+        }
+        rows.retain(|row| self.since.is_none_or(|since| row.started_at.0 >= since));
+        rows.truncate(limit as usize);
+        Ok(rows)
+    }
+}
+
 fn resolve(layout: &Layout, id: &str, decision: &Decision, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let decided = || {
         let (ledger, _) = Ledger::open(Home::lock(layout.home())?)?;
@@ -178,13 +220,13 @@ pub(super) fn wrong(error: &Error) -> Trouble {
     Trouble::Wrong(error.to_string())
 }
 
-fn print(rows: &[ActionRow], json: bool, nothing: &str, out: &mut impl Write) -> Result<(), Trouble> {
+fn print(rows: &[ActionRow], json: bool, zone: Zone, nothing: &str, out: &mut impl Write) -> Result<(), Trouble> {
     let cells = |row: &ActionRow| {
         let said = row.result_ref.as_deref().or(row.error.as_deref()).unwrap_or("");
         vec![
             row.action_id.clone(),
             row.status.to_string(),
-            row.started_at.to_string(),
+            zone.moment(row.started_at.0),
             row.trace_id.clone(),
             short(&row.task, 48),
             short(said, 32),

@@ -26,6 +26,7 @@ mod submit;
 mod switch;
 mod table;
 mod up;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -73,11 +74,11 @@ enum Command {
     /// List the messages that wait for workers
     Inbox(messages::InboxArgs),
     /// List the messages that wait for a moment, earliest first
-    Timers(messages::Args),
+    Timers(messages::TimersArgs),
     /// List who has which messages
     Leases(messages::Args),
     /// List the messages that wait to be delivered outside, oldest first
-    Outbox(messages::Args),
+    Outbox(messages::OutboxArgs),
     /// List, show, replay and purge messages that will not be handled again by themselves
     DeadLetters(dead_letters::Args),
     /// List, show and follow runs, cancel and retry them

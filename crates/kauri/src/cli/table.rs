@@ -83,6 +83,28 @@ pub(super) fn moment(millis: i64) -> String {
     kauri::ledger::Timestamp(millis).to_string()
 }
 
+/// Says how to go on after a list that ended at its limit.
+pub(super) fn more(
+    shown: usize,
+    limit: usize,
+    last: Option<String>,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    match last {
+        Some(last) if shown >= limit && !json => Ok(writeln!(out, "there may be more: --after {last}")?),
+        _ => Ok(()),
+    }
+}
+
+/// A moment with a number behind it, as `2026-02-21T09:30:00.123Z/5`.
+pub(super) fn moment_and_seq(text: &str) -> Result<(i64, u64), String> {
+    let expected = || format!("expected a moment and a number such as 2026-02-21T09:30:00.123Z/5, found {text:?}");
+    let (moment, seq) = text.split_once('/').ok_or_else(expected)?;
+    let moment: jiff::Timestamp = moment.parse().map_err(|_| expected())?;
+    Ok((moment.as_millisecond(), seq.parse().map_err(|_| expected())?))
+}
+
 /// Prints things one a line, as JSON or in a table.
 pub(super) fn list(
     rows: impl IntoIterator<Item = (Value, Vec<String>)>,

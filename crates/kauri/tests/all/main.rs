@@ -8,6 +8,7 @@ mod frame;
 mod homes;
 mod instances;
 mod ledger;
+mod lists;
 mod manners;
 mod messages;
 mod run_table;

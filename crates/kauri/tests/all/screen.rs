@@ -66,6 +66,13 @@ impl Terminal {
         }
     }
 
+    /// Ends it as Ctrl-C does. Not with the same signal: where tests run in the background, a shell has made everybody deaf to it.
+    fn interrupt(self) -> (ExitStatus, String, Vec<u8>) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
+        self.end()
+    }
+
     fn end(mut self) -> (ExitStatus, String, Vec<u8>) {
         while self.read() {}
         let status = self.child.wait().expect("it ended");
@@ -111,10 +118,24 @@ fn demo_that_is_interrupted_goes_on() {
     let home = Scratch::new("screen-interrupt");
     let mut terminal = Terminal::start(&["demo", "--home", home.path(), "--orders", "1000"], &[]);
     terminal.wait_for("accepted ");
-    let process = rustix::process::Pid::from_child(&terminal.child);
-    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it is ours");
-    let (status, screen, _) = terminal.end();
+    let (status, screen, _) = terminal.interrupt();
     assert!(!status.success(), "{screen}");
     let text = crate::answer(&["demo", "--home", home.path()], b"");
     assert!(text.contains("start 2") && text.contains("Nothing lost, nothing doubled: 1000 orders"), "{text}");
+}
+
+#[test]
+fn a_watched_list_is_drawn_again_until_it_is_interrupted() {
+    let home = Scratch::new("screen-watch");
+    let runtime = home.runtime();
+    let mut terminal = Terminal::start(&["inbox", "--watch", "--home", home.path()], &[]);
+    terminal.wait_for("no messages wait");
+    runtime.send(&crate::homes::order("order-77")).expect("sent");
+    terminal.wait_for("order-77");
+    let shown = terminal.shown();
+    assert!(shown.starts_with("WORKER") && !shown.contains("no messages wait"), "it is drawn over: {shown}");
+    let (status, screen, _) = terminal.interrupt();
+    assert!(!status.success(), "{screen}");
+    let line = crate::refusal(&["inbox", "--watch", "--json", "--home", home.path()], b"");
+    assert!(line.contains("--watch draws for people"), "{line}");
 }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::home::{HomeArgs, look, span};
-use super::table::{list, moment, plain, short};
+use super::table::{Zone, list, moment, more, plain, short};
+use super::watch::Watch;
 
 pub(crate) use self::acts::wait_for;
 
@@ -56,6 +57,16 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 100, value_name = "ROWS")]
         limit: usize,
+        /// Only those whose job has this tag
+        #[arg(long)]
+        tag: Option<String>,
+        /// Only what comes after this run in the list: older ones
+        #[arg(long, value_name = "RUN")]
+        after: Option<RunId>,
+        #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Print one run; exit code 1 if there is none
     Show {
@@ -108,13 +119,15 @@ fn state(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     match &args.command {
-        Command::List { state, class, since, limit } => {
+        Command::List { state, class, since, limit, tag, after, zone, watch } => watch.show(args.json, out, |out| {
             let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
-            let wanted = Wanted { state: state.as_deref(), class: class.as_deref(), since };
+            let (state, class, tag) = (state.as_deref(), class.as_deref(), tag.as_deref());
+            let wanted = Wanted { state, class, since, tag, after: *after };
             let runs = look(&args.home, |look| wanted.find(look, *limit))?.unwrap_or_default();
-            let rows = runs.iter().map(|run| (to_json(run), cells(run)));
-            list(rows, args.json, &["RUN", "STATE", "CLASS", "JOB", "ATTEMPT", "MADE", "EVENTS"], "no runs", out)
-        }
+            let rows = runs.iter().map(|run| (to_json(run), cells(run, *zone)));
+            list(rows, args.json, &["RUN", "STATE", "CLASS", "JOB", "ATTEMPT", "MADE", "EVENTS"], "no runs", out)?;
+            more(runs.len(), *limit, runs.last().map(|run| run.id.to_string()), args.json, out)
+        }),
         Command::Show { run } => {
             let found = found(*run, args.json, look(&args.home, |look| some(look.run(*run)))?.flatten(), out)?;
             show(&found, args.json, out)
@@ -221,11 +234,13 @@ struct Wanted<'a> {
     state: Option<&'a str>,
     class: Option<&'a str>,
     since: Option<i64>,
+    tag: Option<&'a str>,
+    after: Option<RunId>,
 }
 
 impl Wanted<'_> {
     fn find(&self, look: &Look<'_>, most: usize) -> runtime::Result<Vec<Run>> {
-        let (mut runs, mut before) = (Vec::new(), None);
+        let (mut runs, mut before) = (Vec::new(), self.after);
         loop {
             let page = look.newest_runs(before, PAGE_ROWS)?;
             let Some(last) = page.last() else { return Ok(runs) };
@@ -236,21 +251,29 @@ impl Wanted<'_> {
                     return Ok(runs);
                 }
                 let is_meant = self.state.is_none_or(|state| run.state.to_string() == state)
-                    && self.class.is_none_or(|class| *run.class == *class);
+                    && self.class.is_none_or(|class| *run.class == *class)
+                    && self.has_tag(look, &run)?;
                 runs.extend(is_meant.then_some(run));
             }
         }
     }
 }
 
-fn cells(run: &Run) -> Vec<String> {
+impl Wanted<'_> {
+    fn has_tag(&self, look: &Look<'_>, run: &Run) -> runtime::Result<bool> {
+        let Some(tag) = self.tag else { return Ok(true) };
+        Ok(look.job_of(run)?.tags.iter().any(|known| **known == *tag))
+    }
+}
+
+fn cells(run: &Run, zone: Zone) -> Vec<String> {
     vec![
         run.id.to_string(),
         run.state.to_string(),
         run.class.to_string(),
         short(run.job.as_str(), 40),
         run.attempt().to_string(),
-        moment(run.created.0),
+        zone.moment(run.created.0),
         run.events.to_string(),
     ]
 }
