@@ -25,6 +25,7 @@
 mod actions;
 mod clock;
 mod home;
+mod retention;
 mod run_table;
 
 pub use actions::RunLedger;
@@ -34,6 +35,7 @@ pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;
 pub use kauri_tree as tree;
 pub use kauri_wire as wire;
+pub use retention::sweep;
 pub use run_table::{RunTable, TableError, TableUpdate};
 
 /// The program in the README, compiled and run with the other examples.

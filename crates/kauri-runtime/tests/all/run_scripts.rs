@@ -178,3 +178,69 @@ fn a_panic_of_a_script_is_its_error_and_the_worker_goes_on() {
         assert!(matches!(runs.run(run).unwrap().state, State::Sealed(outcome) if !outcome.is_success()));
     }
 }
+
+/// A script of three steps, the last of which fails in the first attempt.
+struct Steady {
+    told: Told,
+    /// What its first step is called in later attempts.
+    later: &'static str,
+}
+
+impl Script for Steady {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        let attempt = cx.run().attempt;
+        let tell = |what: &str| self.told.lock().unwrap().push(format!("{what} {attempt}"));
+        let first = if attempt == 1 { "price" } else { self.later };
+        let price = cx.step(first, || {
+            tell(first);
+            Ok(b"12".to_vec())
+        })?;
+        assert_eq!(price, b"12");
+        cx.step("pack", || {
+            tell("pack");
+            Ok(Vec::new())
+        })?;
+        cx.step("ship", || {
+            tell("ship");
+            if attempt == 1 { Err("no line".into()) } else { Ok(Vec::new()) }
+        })?;
+        Ok(())
+    }
+}
+
+/// Runs such a script, and again from its second step.
+fn run_steady(later: &'static str) -> (Vec<String>, Run, Runs) {
+    let (setup, runs) = setup_with(&once());
+    let told = Told::default();
+    let own = Arc::clone(&told);
+    let drive = Scripted::new(move |_| Box::new(Rust::inline(Steady { told: Arc::clone(&own), later })));
+    let mut worker = crew(&setup, drive);
+    let failed = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    worker.drain().unwrap();
+    assert_eq!(runs.run(failed).unwrap().outcome(), Some(Outcome::ScriptError));
+    assert_eq!(runs.run(failed).unwrap().steps, 2);
+    let again = runs.retry_from(failed, "pack", None).unwrap();
+    worker.drain().unwrap();
+    let told = told.lock().unwrap().clone();
+    (told, runs.run(again.id).unwrap(), runs)
+}
+
+#[test]
+fn steps_of_a_script_are_recorded_and_a_retry_keeps_those_before_it() {
+    let (told, run, runs) = run_steady("price");
+    assert_eq!(told, ["price 1", "pack 1", "ship 1", "pack 2", "ship 2"]);
+    assert_eq!((run.outcome(), run.steps, run.kept), (Some(DONE), 3, 1));
+    let names: Vec<_> = runs.steps(run.id).unwrap().iter().map(|step| step.name.to_string()).collect();
+    assert_eq!(names, ["price", "pack", "ship"]);
+}
+
+#[test]
+fn script_that_asks_for_another_step_than_the_one_recorded_has_another_version() {
+    let (told, run, runs) = run_steady("cost");
+    assert_eq!(told, ["price 1", "pack 1", "ship 1"], "nothing is done");
+    assert_eq!(run.outcome(), Some(Outcome::VersionMismatch));
+    let mut lines = Vec::new();
+    runs.export(run.id, &mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.contains("price") && lines.contains("cost"), "{lines}");
+}
