@@ -150,6 +150,7 @@ fn runs(limit: Duration, first: u64) -> ExitCode {
             Ok(story) => lives += story.lives,
             Err(what) => {
                 println!("{what}\nagain: cargo run --release -p kauri-sim -- runs --seed {seed}");
+                println!("in short: {:?}", RunTrial::new(seed).shrunk());
                 return ExitCode::FAILURE;
             }
         }

@@ -24,7 +24,7 @@ use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
 
 use crate::ground::DiskGround;
 use crate::rng::Rng;
-use crate::world::Story;
+use crate::world::{Story, WITHOUT};
 
 const CREW: WorkerId = WorkerId(5);
 /// How often each step was done, by run and name.
@@ -89,6 +89,28 @@ impl RunTrial {
         trial.define()?;
         trial.world.set_faults(self.faults);
         trial.run().map_err(|what| format!("{what} (seed {})", self.seed))
+    }
+
+    /// A world as small as can be found that fails as well.
+    #[must_use]
+    pub fn shrunk(self) -> Self {
+        let fails = |trial: &Self| trial.run().is_err();
+        let mut best = self;
+        let calm = Self { disk_fails: false, ..best.clone() };
+        if fails(&calm) {
+            best = calm;
+        }
+        for leave_out in WITHOUT {
+            let mut smaller = best.clone();
+            leave_out(&mut smaller.faults);
+            if fails(&smaller) {
+                best = smaller;
+            }
+        }
+        while best.jobs > 1 && fails(&Self { jobs: best.jobs - 1, ..best.clone() }) {
+            best.jobs -= 1;
+        }
+        best
     }
 }
 

@@ -28,6 +28,7 @@ mod config;
 pub mod control;
 mod home;
 pub mod instance;
+mod retention;
 mod run_table;
 
 pub use actions::RunLedger;
@@ -38,6 +39,7 @@ pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;
 pub use kauri_tree as tree;
 pub use kauri_wire as wire;
+pub use retention::sweep;
 pub use run_table::{RunTable, TableError, TableUpdate};
 
 /// The program in the README, compiled and run with the other examples.

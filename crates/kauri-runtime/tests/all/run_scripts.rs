@@ -3,10 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::run::script::{Context, Held, Prepared, Resource, RunInfo, Rust, Script, ScriptError, Stop};
-use kauri_runtime::run::{Class, Outcome, Retry, Run, Runs, Scripted, State, Submission};
+use kauri_runtime::run::script::{
+    Bridge, Call, Called, Context, Executor, Held, Hooks, LoadError, Prepared, Resource, RunInfo, Rust, Script,
+    ScriptError, Stop,
+};
+use kauri_runtime::run::{
+    Artifacts, Class, Files, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
+};
 use kauri_runtime::{Policy, Worker};
 use kauri_wire::pack::MapBuf;
+use kauri_wire::run::{ArtifactChunk, Envelope, EventType, FileWrite, FileWriteAck, RunFrame};
 use serde_json::Value;
 
 use crate::runs::{CREW, setup, setup_with};
@@ -176,5 +182,182 @@ fn a_panic_of_a_script_is_its_error_and_the_worker_goes_on() {
     worker.drain().unwrap();
     for run in submitted {
         assert!(matches!(runs.run(run).unwrap().state, State::Sealed(outcome) if !outcome.is_success()));
+    }
+}
+
+/// A script of three steps, the last of which fails in the first attempt.
+struct Steady {
+    told: Told,
+    /// What its first step is called in later attempts.
+    later: &'static str,
+}
+
+impl Script for Steady {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        let attempt = cx.run().attempt;
+        let tell = |what: &str| self.told.lock().unwrap().push(format!("{what} {attempt}"));
+        let first = if attempt == 1 { "price" } else { self.later };
+        let price = cx.step(first, || {
+            tell(first);
+            Ok(b"12".to_vec())
+        })?;
+        assert_eq!(price, b"12");
+        cx.step("pack", || {
+            tell("pack");
+            Ok(Vec::new())
+        })?;
+        cx.step("ship", || {
+            tell("ship");
+            if attempt == 1 { Err("no line".into()) } else { Ok(Vec::new()) }
+        })?;
+        Ok(())
+    }
+}
+
+/// Runs such a script, and again from its second step.
+fn run_steady(later: &'static str) -> (Vec<String>, Run, Runs) {
+    let (setup, runs) = setup_with(&once());
+    let told = Told::default();
+    let own = Arc::clone(&told);
+    let drive = Scripted::new(move |_| Box::new(Rust::inline(Steady { told: Arc::clone(&own), later })));
+    let mut worker = crew(&setup, drive);
+    let failed = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    worker.drain().unwrap();
+    assert_eq!(runs.run(failed).unwrap().outcome(), Some(Outcome::ScriptError));
+    assert_eq!(runs.run(failed).unwrap().steps, 2);
+    let again = runs.retry_from(failed, "pack", None).unwrap();
+    worker.drain().unwrap();
+    let told = told.lock().unwrap().clone();
+    (told, runs.run(again.id).unwrap(), runs)
+}
+
+#[test]
+fn steps_of_a_script_are_recorded_and_a_retry_keeps_those_before_it() {
+    let (told, run, runs) = run_steady("price");
+    assert_eq!(told, ["price 1", "pack 1", "ship 1", "pack 2", "ship 2"]);
+    assert_eq!((run.outcome(), run.steps, run.kept), (Some(DONE), 3, 1));
+    let names: Vec<_> = runs.steps(run.id).unwrap().iter().map(|step| step.name.to_string()).collect();
+    assert_eq!(names, ["price", "pack", "ship"]);
+}
+
+#[test]
+fn script_that_asks_for_another_step_than_the_one_recorded_has_another_version() {
+    let (told, run, runs) = run_steady("cost");
+    assert_eq!(told, ["price 1", "pack 1", "ship 1"], "nothing is done");
+    assert_eq!(run.outcome(), Some(Outcome::VersionMismatch));
+    let mut lines = Vec::new();
+    runs.export(run.id, &mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.contains("price") && lines.contains("cost"), "{lines}");
+}
+
+/// An executor that is a process which wrote this and ended so; it is read in small pieces.
+struct Process {
+    wrote: fn(&RunInfo) -> Vec<u8>,
+    exit: ProcessExit,
+    /// What was written to it.
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Executor for Process {
+    fn load(&mut self, _: &Stop) -> Result<Hooks, LoadError> {
+        Ok(Hooks::NONE)
+    }
+
+    fn prepare(&mut self, _: &Arc<Value>, _: &Arc<RunInfo>, _: &Stop) -> Called<Prepared> {
+        Called::Returned(Prepared::CONTINUE)
+    }
+
+    fn call(&mut self, call: Call, cx: &Context) -> Called<()> {
+        let Call::Run = call else { return Called::Returned(()) };
+        let mut bridge = Bridge::new(cx);
+        for piece in (self.wrote)(cx.run()).chunks(7) {
+            match bridge.push(piece) {
+                Ok(answers) => self.heard.lock().unwrap().extend(answers),
+                Err(_) => return bridge.end(ProcessExit::Killed).1,
+            }
+        }
+        bridge.end(self.exit).1
+    }
+}
+
+/// The frames of a process: events of these kinds and payloads, numbered from 1.
+fn frames(run: &RunInfo, events: &[(EventType, MapBuf)], others: &[RunFrame<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    others.iter().for_each(|frame| frame.append_to(&mut bytes).unwrap());
+    for (at, (event_type, payload)) in events.iter().enumerate() {
+        let run_id = run.run_id.to_string();
+        let envelope = Envelope {
+            contract_version: "0.1.0",
+            event_id: "an event",
+            run_id: &run_id,
+            seq: at as u64 + 1,
+            event_type: *event_type,
+            ts: "2026-11-15T10:00:00.000Z",
+            payload: payload.view(),
+            attempt: run.attempt,
+            job_id: None,
+            parent_run_id: None,
+        };
+        RunFrame::Event(envelope).append_to(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn item() -> (EventType, MapBuf) {
+    let (mut payload, mut data) = (MapBuf::new(), MapBuf::new());
+    data.put("price", 12_u64);
+    payload.put("item_type", "fruit").put("data", data.view());
+    (EventType::Item, payload)
+}
+
+/// A process that says something, sends an artifact and a file, and completes.
+fn says_much(run: &RunInfo) -> Vec<u8> {
+    let mut artifact = MapBuf::new();
+    artifact.put("artifact_id", "a").put("name", "a.txt").put("content_type", "text/plain").put("size_bytes", 12_u64);
+    let chunk = |seq, is_last, data| RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq, is_last, data });
+    let file = FileWrite { write_id: 4, filename: "log.txt", content_type: "text/plain", data: b"all is well" };
+    let others = [chunk(1, false, b"twelve"), chunk(2, true, b" pears"), RunFrame::FileWrite(file)];
+    frames(run, &[item(), (EventType::Artifact, artifact), (EventType::RunComplete, MapBuf::new())], &others)
+}
+
+fn run_process(wrote: fn(&RunInfo) -> Vec<u8>, exit: ProcessExit) -> (Run, Runs, Files, Vec<u8>) {
+    let (setup, runs) = setup_with(&once());
+    let files = Files::new(Artifacts::open(Arc::new(kauri_disk::MemoryDisk::new())).unwrap());
+    let heard = Arc::default();
+    let own = Arc::clone(&heard);
+    let mut with = kauri_runtime::run::Setup::default();
+    with.files = Some(files.clone());
+    let drive = Scripted::new(move |_| Box::new(Process { wrote, exit, heard: Arc::clone(&own) })).setup(with);
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    crew(&setup, drive).drain().unwrap();
+    let heard = heard.lock().unwrap().clone();
+    (runs.run(id).unwrap(), runs, files, heard)
+}
+
+#[test]
+fn what_a_process_says_is_in_the_run_with_its_artifacts_and_files() {
+    let (run, runs, files, heard) = run_process(says_much, ProcessExit::Code(0));
+    assert_eq!((run.outcome(), run.events), (Some(DONE), 3));
+    assert!(runs.verify(run.id).unwrap());
+    let kinds: Vec<_> = runs.events(run.id, 1, 10).unwrap().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventType::Item, EventType::Artifact, EventType::RunComplete]);
+    assert_eq!(files.find(run.id, "log.txt").unwrap().unwrap().size_bytes, 11);
+    assert_eq!(runs.collect(&files).unwrap().artifacts, 0, "its event names the artifact");
+    let mut pipe = Pipe::default();
+    pipe.push(&heard);
+    let ack = FileWriteAck { write_id: 4, ok: true, error: None };
+    assert_eq!(pipe.next_frame(), Some(Ok(RunFrame::FileWriteAck(ack))));
+}
+
+#[test]
+fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_stays() {
+    let says_one: fn(&RunInfo) -> Vec<u8> = |run| frames(run, &[item()], &[]);
+    let breaks: fn(&RunInfo) -> Vec<u8> = |run| [frames(run, &[item()], &[]), frames(run, &[item()], &[])].concat();
+    for (wrote, exit) in
+        [(says_one, ProcessExit::Killed), (says_one, ProcessExit::Code(0)), (breaks, ProcessExit::Code(0))]
+    {
+        let (run, ..) = run_process(wrote, exit);
+        assert_eq!((run.outcome(), run.events), (Some(Outcome::ExecutorCrash), 2));
     }
 }

@@ -16,7 +16,10 @@ fn check(seeds: std::ops::Range<u64>) {
                 story.faults.into_iter().for_each(|(kind, count)| *faults.entry(kind).or_default() += count);
                 lives += story.lives;
             }
-            Err(what) => panic!("{what}\nagain: cargo run --release -p kauri-sim -- runs --seed {seed}"),
+            Err(what) => {
+                let shrunk = RunTrial::new(seed).shrunk();
+                panic!("{what}\nagain: cargo run --release -p kauri-sim -- runs --seed {seed}\nin short: {shrunk:?}");
+            }
         }
     }
     assert_eq!(faults.len(), 10, "each kind of fault happened: {faults:?}");
@@ -40,6 +43,23 @@ fn same_seed_is_the_same_world_of_runs() {
         let (first, second) = (RunTrial::new(seed).run(), RunTrial::new(seed).run());
         assert_eq!(first.map(told), second.map(told));
     }
+}
+
+#[test]
+fn world_of_runs_that_fails_is_made_as_small_as_one_that_still_does() {
+    let bug = Bug::OF_RUNS[0];
+    let failing = (0..400).map(|seed| RunTrial::new(seed).with(bug)).find(|trial| trial.run().is_err());
+    let failing = failing.expect("a world in which it is found");
+    let small = failing.clone().shrunk();
+    assert!(small.run().is_err(), "{small:?}");
+    assert!(small.jobs <= failing.jobs && small.seed == failing.seed);
+    let kinds = |trial: &RunTrial| {
+        let faults = trial.faults;
+        let chances = [faults.crash_before, faults.crash_after, faults.crash_between, faults.preemption, faults.pause];
+        let others = [faults.conflict, faults.jump_forward, faults.jump_back, faults.full];
+        chances.iter().chain(&others).filter(|chance| **chance > 0).count() + usize::from(trial.disk_fails)
+    };
+    assert!(kinds(&small) < kinds(&failing), "{small:?}");
 }
 
 #[test]

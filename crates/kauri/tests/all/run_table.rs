@@ -156,3 +156,26 @@ fn table_follows_while_runs_go_on_and_is_whole_when_it_is_over() {
     let none = RunId::from_parts(kauri::wire::Timestamp(1), [7; 10]);
     assert!(matches!(life.runtime.runs().run(none), Err(Error::Run(RunFault::NoRun(_)))));
 }
+
+#[test]
+fn what_is_swept_stands_in_the_audit_and_is_gone_from_the_table() {
+    let scratch = Scratch::new("run-table-sweep");
+    let life = Life::new(&scratch);
+    for _ in 0..5 {
+        life.submit();
+        life.work();
+    }
+    life.table.catch_up().expect("written");
+    let (swept, collected) = kauri::sweep(&life.runtime.runs(), &life.ledger, None, 1000).expect("swept");
+    assert_eq!((swept.jobs, swept.runs, collected.artifacts), (2, 2, 0));
+    assert_eq!(life.table.catch_up().expect("written").removed, 2);
+    life.check();
+    drop(life);
+    let mut noted = Vec::new();
+    for entry in std::fs::read_dir(scratch.file("audit")).expect("a folder") {
+        let lines = std::fs::read_to_string(entry.expect("a file").path()).expect("text");
+        noted.extend(lines.lines().filter(|line| line.contains("JOB_SWEPT")).map(str::to_owned));
+    }
+    assert_eq!(noted.len(), 2, "{noted:?}");
+    assert!(noted.iter().all(|line| line.contains("too many") && line.contains("\"sale\"")), "{noted:?}");
+}

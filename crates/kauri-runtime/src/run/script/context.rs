@@ -106,7 +106,7 @@ impl Context {
         (Arc::clone(self.emitter.gate()), self.call)
     }
 
-    pub(super) fn files(&self) -> Result<&Files, EmitError> {
+    pub(crate) fn files(&self) -> Result<&Files, EmitError> {
         self.files.as_ref().ok_or(EmitError::NoFiles)
     }
 

@@ -37,6 +37,7 @@
 //! ```
 
 mod automaton;
+mod bridge;
 mod calls;
 mod context;
 mod drive;
@@ -58,6 +59,7 @@ mod steps;
 mod stop;
 
 pub use automaton::{Automaton, Decision, Ended, Facts, Health, Phase, Terminal};
+pub use bridge::{Bridge, BridgeError};
 pub use calls::Crew;
 pub use context::{ArtifactEmitter, Context};
 pub use drive::execute;
