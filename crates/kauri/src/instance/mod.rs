@@ -31,11 +31,13 @@ use kauri_wire::RunId;
 use self::children::Children;
 pub use self::classes::{Defined, define};
 use self::stats::{Desk, Failures};
-use self::upkeep::Upkeep;
+use self::upkeep::{Keeping, Upkeep};
+use crate::actions::RunLedger;
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::control::Server;
 use crate::home::Layout;
+use crate::run_table::RunTable;
 
 /// How much of the store is kept in memory.
 const CACHE_BYTES: usize = 256 << 20;
@@ -145,7 +147,7 @@ pub struct Instance {
     layout: Layout,
     defined: Defined,
     runtime: Runtime,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
 }
 
 impl Instance {
@@ -159,10 +161,13 @@ impl Instance {
             _ => None,
         };
         let (ledger, reconciled) = Ledger::open(Home::lock(layout.home())?)?;
+        let ledger = Arc::new(ledger);
         // Child processes may live elsewhere: they are told where the home is in full.
         let layout = Layout::of(ledger.home().directory());
         let failures = Arc::new(Failures::default());
-        let (runtime, processes) = take_over(&layout, Some(&failures))?;
+        let substrate = open_store(&layout)?;
+        let (runtime, processes) = take_over(&layout, &substrate, Some((&failures, &ledger)))?;
+        let table = RunTable::new(runtime.clone(), substrate, Arc::clone(&ledger));
         let recovered = runtime.recovered();
         let defined = define(&runtime, &config)?;
         let files = open_files(&layout)?;
@@ -181,11 +186,11 @@ impl Instance {
             runtime,
             ledger,
         };
-        instance.begin()?;
+        instance.begin(table)?;
         Ok((instance, Account { died, runs: recovered, processes, ledger: reconciled }))
     }
 
-    fn begin(&mut self) -> Result<(), UpError> {
+    fn begin(&mut self, table: RunTable) -> Result<(), UpError> {
         let note = AuditNote::new("INSTANCE_STARTED").with("pid", std::process::id().to_string());
         self.ledger.audit().append(&note)?;
         let desk = Arc::clone(&self.desk);
@@ -193,7 +198,8 @@ impl Instance {
         let server = Server::start(&self.layout, answering);
         self.server = Some(server.map_err(|error| UpError::System("answer on the control socket".to_owned(), error))?);
         let outbox = self.layout.home().join(&self.config.outbox.value);
-        let upkeep = Upkeep::start(&self.runtime, &outbox, self.config.sweep.value, Arc::clone(&self.desk));
+        let keeping = Keeping { table, ledger: Arc::clone(&self.ledger), files: self.files.clone() };
+        let upkeep = Upkeep::start(&self.runtime, &outbox, self.config.sweep.value, Arc::clone(&self.desk), keeping);
         self.upkeep = Some(upkeep.map_err(|error| {
             UpError::System(format!("write messages of the outbox into {}", outbox.display()), error)
         })?);
@@ -330,17 +336,21 @@ impl fmt::Debug for Instance {
 /// # Errors
 /// If the store is damaged or cannot be had.
 pub fn visit(layout: &Layout) -> Result<(Runtime, usize), UpError> {
-    take_over(layout, None)
+    take_over(layout, &open_store(layout)?, None)
 }
 
-fn take_over(layout: &Layout, failures: Option<&Arc<Failures>>) -> Result<(Runtime, usize), UpError> {
-    let substrate = open_store(layout)?;
-    let left = under_way(&substrate)?;
+/// Starts the runtime, with an instance's observer and ledger if it is one.
+fn take_over(
+    layout: &Layout,
+    substrate: &Arc<TreeSubstrate>,
+    instance: Option<(&Arc<Failures>, &Arc<Ledger>)>,
+) -> Result<(Runtime, usize), UpError> {
+    let left = under_way(substrate)?;
     let processes = leftover::end(layout.home(), &left);
-    let mut builder = Runtime::builder(Arc::clone(&substrate) as _, Arc::new(SystemClock::new())).seed(seed());
-    if let Some(failures) = failures {
-        failures.fill(&*substrate)?;
-        builder = builder.observer(Arc::clone(failures) as _);
+    let mut builder = Runtime::builder(Arc::clone(substrate) as _, Arc::new(SystemClock::new())).seed(seed());
+    if let Some((failures, ledger)) = instance {
+        failures.fill(&**substrate)?;
+        builder = builder.observer(Arc::clone(failures) as _).ledger(Arc::new(RunLedger::new(Arc::clone(ledger))));
     }
     Ok((builder.start()?, processes))
 }

@@ -1,4 +1,5 @@
-//! What goes on beside the work: messages of the outbox leave, and what is not kept any more is removed.
+//! What goes on beside the work: messages of the outbox leave, what is not kept any more is removed, and the ledger's table of runs is
+//! brought up to date.
 #![expect(clippy::disallowed_methods, reason = "a driver: a thread, a file and the time")]
 
 use std::fs::{File, OpenOptions};
@@ -10,10 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use kauri_ledger::Ledger;
+use kauri_runtime::run::Files;
 use kauri_runtime::substrate::Signal;
 use kauri_runtime::{JsonLines, Runtime};
 
 use super::stats::Desk;
+use crate::retention;
+use crate::run_table::RunTable;
 
 /// How many messages leave in one go.
 const BATCH: usize = 256;
@@ -31,11 +36,19 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(super) fn start(runtime: &Runtime, outbox: &Path, sweep: Duration, desk: Arc<Desk>) -> io::Result<Self> {
+    pub(super) fn start(
+        runtime: &Runtime,
+        outbox: &Path,
+        sweep: Duration,
+        desk: Arc<Desk>,
+        keeping: Keeping,
+    ) -> io::Result<Self> {
         let sink = JsonLines::new(Synced::open(outbox)?);
         let (signal, is_over) = (Arc::new(Signal::default()), Arc::new(AtomicBool::new(false)));
         runtime.substrate().watch("outbox", &[], &signal);
-        let work = Work { runtime: runtime.clone(), sink, sweep, desk };
+        let changed = Arc::new(Signal::default());
+        runtime.substrate().watch("runs", &[], &changed);
+        let work = Work { runtime: runtime.clone(), sink, sweep, desk, keeping, changed, tabled: None };
         let (bell, over) = (Arc::clone(&signal), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("kauri-upkeep".to_owned()).spawn(move || work.go(&bell, &over))?;
         Ok(Self { signal, is_over, thread: Some(thread) })
@@ -53,11 +66,24 @@ impl Drop for Upkeep {
     }
 }
 
+/// What it keeps, beside the runtime's store.
+pub(super) struct Keeping {
+    pub(super) table: RunTable,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) files: Files,
+}
+
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
 struct Work {
     runtime: Runtime,
     sink: JsonLines<Synced>,
     sweep: Duration,
     desk: Arc<Desk>,
+    keeping: Keeping,
+    /// Raised when a run changes, and how often it had been when the table of runs was brought up to date.
+    changed: Arc<Signal>,
+    tabled: Option<u64>,
 }
 
 impl Work {
@@ -65,18 +91,20 @@ impl Work {
         let mut swept = Instant::now();
         while !is_over.load(Ordering::Acquire) {
             let seen = signal.count();
-            let mut trouble = self.deliver().err();
-            if swept.elapsed() >= self.sweep {
+            let mut trouble = self.deliver().err().map(Into::into);
+            if self.tabled.is_none() || swept.elapsed() >= self.sweep {
                 swept = Instant::now();
-                trouble = self.clean().err().or(trouble);
+                trouble = self.clean().and_then(|()| self.table()).err().or(trouble);
             }
             // What waits although it was offered was not taken: it is offered again, and not at once.
             let waits = self.runtime.gauges().is_ok_and(|gauges| gauges.outbox > 0);
             let until = self.sweep.saturating_sub(swept.elapsed());
             let pause = if waits || trouble.is_some() { until.min(PATIENCE) } else { until };
-            self.desk.note_trouble(trouble.map(|error| error.to_string()));
+            self.desk.note_trouble(trouble.map(|error: Trouble| error.to_string()));
             signal.wait(seen, Some(pause));
         }
+        // What fails here is caught up with at the next start.
+        let _later = self.table();
     }
 
     fn deliver(&mut self) -> kauri_runtime::Result<()> {
@@ -84,8 +112,23 @@ impl Work {
         Ok(())
     }
 
-    fn clean(&self) -> kauri_runtime::Result<()> {
-        while self.runtime.runs().sweep(SWEEP_ROWS)?.rows >= SWEEP_ROWS as u64 {}
+    fn clean(&self) -> Result<(), Trouble> {
+        let Keeping { ledger, files, .. } = &self.keeping;
+        loop {
+            let swept = retention::sweep(&self.runtime.runs(), ledger, Some(files), SWEEP_ROWS);
+            let (swept, _) = swept.map_err(|error| error.to_string())?;
+            if swept.rows < SWEEP_ROWS as u64 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn table(&mut self) -> Result<(), Trouble> {
+        let changes = self.changed.count();
+        if self.tabled != Some(changes) {
+            self.keeping.table.catch_up()?;
+            self.tabled = Some(changes);
+        }
         Ok(())
     }
 }

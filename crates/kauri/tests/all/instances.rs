@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use kauri::ledger::Home;
+use kauri::ledger::{Home, Ledger};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -206,6 +206,12 @@ fn a_killed_instance_is_taken_over_and_its_work_finishes() {
     up.signal(Signal::INT);
     assert_eq!(up.code(), Some(0));
     assert_eq!(on(&home, &["doctor"]).status.code(), Some(0));
+    // For any SQLite tool, too.
+    let (ledger, _) = Ledger::open(Home::lock(home.layout.home()).expect("free")).expect("whole");
+    let mut tabled: Vec<_> = ledger.database().list_runs(10).expect("read").into_iter().map(|run| run.status).collect();
+    tabled.sort_unstable();
+    assert_eq!(tabled, ["executor_crash", "success"]);
+    drop(ledger);
     // The account is of the start before: another finds nothing.
     let (up, third) = Up::start(&home);
     assert_eq!((&third["recovered"]["died"], &third["recovered"]["ended"]), (&Value::Null, &json!([])));

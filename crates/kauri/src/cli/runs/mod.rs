@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::home::{HomeArgs, look, span};
-use super::table::{Zone, list, moment, more, plain, short};
+use super::table::{Zone, list, more, plain, short};
 use super::watch::Watch;
 
 pub(crate) use self::acts::wait_for;
