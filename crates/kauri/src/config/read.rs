@@ -100,10 +100,8 @@ fn read_up(mut table: Table<'_>, config: &mut Config) -> Result<()> {
 }
 
 fn read_job(mut table: Table<'_>, line: usize) -> Result<JobConfig> {
-    let Some((command, command_shown)) = table.strings("command")? else {
-        let what = "expected a command such as command = [\"./script.sh\"], found none".to_owned();
-        return Err(ConfigError { line: Some(line), key: format!("{}.command", table.path), what });
-    };
+    let (command, path) = (table.strings("command")?, table.path.clone());
+    let (command, command_shown) = command.unwrap_or_else(|| (Setting::default(Vec::new()), Vec::new()));
     let job = JobConfig {
         line,
         command,
@@ -124,7 +122,12 @@ fn read_job(mut table: Table<'_>, line: usize) -> Result<JobConfig> {
         schedule: read_schedule(&mut table)?,
         keep: read_keep(&mut table)?,
     };
+    // A key that is misspelt says more than one that is missing.
     table.end()?;
+    if job.command.value.is_empty() {
+        let what = "expected a command such as command = [\"./script.sh\"], found none".to_owned();
+        return Err(ConfigError { line: Some(line), key: format!("{path}.command"), what });
+    }
     Ok(job)
 }
 

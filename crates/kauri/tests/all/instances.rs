@@ -527,7 +527,12 @@ fn commands_on_an_empty_home_say_that_there_is_nothing() {
 fn wrong_configurations_and_arguments_are_refused_with_the_fix() {
     let home = home("up-wrong", "[job.mail]\ncomand = [\"./mail.sh\"]\n");
     let line = refusal(&["up", "--home", home.path()], b"");
-    assert!(line.contains("kauri.toml: line 1: job.mail.command: expected a command such as"), "{line}");
+    assert!(
+        line.contains(
+            "kauri.toml: line 2: job.mail.comand: expected a key that is known, found `comand`; did you mean `command`?"
+        ),
+        "{line}"
+    );
     std::fs::write(home.layout.config(), "[job.mail]\ncommand = [\"a\"]\ntimout = \"5s\"\n").expect("written");
     for args in [&["up"][..], &["config", "show"], &["submit", "mail"]] {
         let line = refusal(&[args, &["--home", home.path()]].concat(), b"");
