@@ -9,7 +9,10 @@ use kauri::runtime::{Atomic, Failure};
 use kauri::wire::{MessageRef, Timestamp};
 use serde_json::Value;
 
+use rustix::process::Signal;
+
 use crate::homes::{SALES, Scratch, fill_messages, fill_runs, order};
+use crate::instances::{self, Up};
 use crate::{answer, kauri};
 
 fn folder() -> PathBuf {
@@ -163,6 +166,7 @@ fn every_command_prints_what_its_schema_says() {
     try_home(&mut trial);
     try_store(&mut trial);
     try_tools(&mut trial);
+    try_instance(&mut trial);
     let wanted = commands_with_json();
     let untried: Vec<&String> = wanted.difference(&trial.tried).collect();
     assert!(untried.is_empty(), "commands with --json that are not tried here, or have no schema: {untried:?}");
@@ -247,6 +251,38 @@ fn try_store(trial: &mut Trial) {
     trial.run("store restore", &[&file("c.kauri"), &stream], b"");
     trial.run("store compact", &[&store], b"");
     trial.run("store unpin", &[&store, "monday"], b"");
+}
+
+/// Beside an instance, whose own lines have a schema too.
+fn try_instance(trial: &mut Trial) {
+    let home = instances::home(
+        "schemas-up",
+        "[job.hello]\ncommand = [\"sh\", \"-c\", \"echo hello; test $KAURI_ATTEMPT = 2\"]\n",
+    );
+    let (up, first) = Up::start(&home);
+    let line = |value: &Value| assert_eq!(check(&schema("up.json"), value, "up"), Ok(()));
+    line(&first);
+    let at = ["--home", home.path()];
+    let submitted = trial.run("submit", &[&["hello", "--wait"], &at[..]].concat(), b"");
+    let run = submitted[0]["run_id"].as_str().expect("an id").to_owned();
+    let on = [&[&*run], &at[..]].concat();
+    trial.run("runs retry", &on, b"");
+    for path in ["runs wait", "runs tail", "runs cancel", "runs report", "events", "lineage"] {
+        trial.run(path, &on, b"");
+    }
+    for path in ["classes pause", "classes resume"] {
+        trial.run(path, &[&["hello"], &at[..]].concat(), b"");
+    }
+    trial.run("submit", &[&["nobody"], &at[..]].concat(), b"");
+    trial.run("classes list", &at, b"");
+    trial.run("config show", &at, b"");
+    up.signal(Signal::TERM);
+    line(&up.hear("draining"));
+    line(&up.hear("ended"));
+    assert_eq!(up.code(), Some(0));
+    trial.tried.insert("up".to_owned());
+    trial.said.insert("up".to_owned());
+    trial.run("ledger salvage", &at, b"");
 }
 
 fn try_tools(trial: &mut Trial) {
