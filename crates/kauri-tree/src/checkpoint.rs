@@ -410,13 +410,14 @@ impl Held<'_> {
     }
 }
 
-/// How many pages the log's ring has from this checkpoint on: four times as many, if the store holds twice what it does.
+/// How many pages the log's ring has from this checkpoint on: four times as many, and again, as long as the store holds twice what it does.
 fn longer_ring(meta: &Meta, pages: &Pager<Catalog>) -> u32 {
     let used = pages.end() as usize - pages.free().len() - meta.log_pages as usize;
-    match used / 2 >= meta.ring_pages as usize {
-        true => meta.ring_pages.saturating_mul(RING_GROWTH).min(meta.log_pages),
-        false => meta.ring_pages,
+    let mut ring = meta.ring_pages;
+    while used / 2 >= ring as usize && ring < meta.log_pages {
+        ring = ring.saturating_mul(RING_GROWTH).min(meta.log_pages);
     }
+    ring
 }
 
 /// Brings the tree of the catalog up to date.

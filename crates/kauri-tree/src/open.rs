@@ -50,7 +50,11 @@ pub(crate) fn open(
             if !planted!(ForgetNameSync) {
                 disk.sync_dir()?;
             }
-            file
+            let mut opened = recover(file, true, cache_bytes)?;
+            // There is nothing in the ring that could follow what comes, and the name is durable.
+            let turn = opened.state.turn.as_mut().expect("a store in a file has a log");
+            (turn.opened, turn.is_named) = (false, true);
+            return Ok(opened);
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
@@ -294,7 +298,8 @@ fn read_free(file: &StoreFile, meta: &Meta) -> Result<(FreeSet, Option<Run>)> {
     file.read(run, &mut bytes)?;
     let free =
         read_bitmap(&bytes, meta.end).ok_or_else(|| corrupt(run.first, "a bitmap of all pages", run.pages.into()))?;
-    match (0..LOG_PAGE + meta.log_pages).find(|page| free.contains(*page)) {
+    let lowest = free.iter().next();
+    match lowest.filter(|page| *page < LOG_PAGE + meta.log_pages) {
         Some(page) => Err(corrupt(run.first, "metas and a log that are in use", page.into())),
         None => Ok((free, Some(run))),
     }
