@@ -174,7 +174,7 @@ fn long(length: usize) -> [u8; 4] {
 pub(crate) struct PagesRecord {
     /// The meta page of a checkpoint of it, whose log goes on behind the record.
     pub(crate) meta: [u8; META_BYTES],
-    /// Of the bytes of all pages, one range after the other.
+    /// Of all pages, one range after the other.
     pub(crate) checksum: u64,
     pub(crate) ranges: Vec<Range<u32>>,
 }

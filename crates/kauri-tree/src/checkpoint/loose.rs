@@ -8,7 +8,6 @@
 //! There is one such record after a checkpoint: the pages of a second would be those of the first in part, and whoever opens the store
 //! could trust neither alone. So the next transaction of the kind is a checkpoint.
 
-use std::hash::Hasher;
 use std::ops::Range;
 
 use kauri_arena::Stamp;
@@ -92,12 +91,12 @@ impl Durable {
 #[derive(Default)]
 struct Footprint {
     ranges: Vec<Range<u32>>,
-    hash: XxHash3_64,
+    checksum: u64,
 }
 
 impl Footprint {
     fn add(&mut self, first: u32, bytes: &[u8], page_bytes: usize) {
-        self.hash.write(bytes);
+        self.checksum = fold(self.checksum, bytes, page_bytes);
         self.reach(first, bytes.len() / page_bytes);
     }
 
@@ -111,13 +110,18 @@ impl Footprint {
     }
 
     fn record(self, meta: &Meta) -> PagesRecord {
-        PagesRecord { meta: meta.encode(0), checksum: self.hash.finish(), ranges: self.ranges }
+        PagesRecord { meta: meta.encode(0), checksum: self.checksum, ranges: self.ranges }
     }
+}
+
+/// The checksum of pages, each keyed by that of those before.
+fn fold(checksum: u64, bytes: &[u8], page_bytes: usize) -> u64 {
+    bytes.chunks(page_bytes).fold(checksum, XxHash3_64::oneshot_with_seed)
 }
 
 /// Whether the pages of a record are what was written.
 pub(crate) fn has_pages(file: &StoreFile, record: &PagesRecord) -> Result<bool> {
-    let mut hash = XxHash3_64::default();
+    let (page_bytes, mut checksum) = (file.page_bytes(), 0);
     let mut buffer = vec![0; WRITE_BYTES_MAX];
     let (length, mut read) = (file.disk().len()?, 0);
     for range in &record.ranges {
@@ -130,9 +134,9 @@ pub(crate) fn has_pages(file: &StoreFile, record: &PagesRecord) -> Result<bool> 
         while at < end {
             let part = &mut buffer[..usize::try_from(end - at).unwrap_or(usize::MAX).min(WRITE_BYTES_MAX)];
             file.disk().read_at(at, part)?;
-            hash.write(part);
+            checksum = fold(checksum, part, page_bytes);
             at += part.len() as u64;
         }
     }
-    Ok(hash.finish() == record.checksum)
+    Ok(checksum == record.checksum)
 }
