@@ -198,6 +198,13 @@ impl Disk for SlowDisk {
     }
 }
 
+impl SlowFile {
+    fn note_sync(&self) {
+        *self.synced.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.synced.1.notify_all();
+    }
+}
+
 impl File for SlowFile {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_at(at, bytes)
@@ -209,7 +216,9 @@ impl File for SlowFile {
 
     fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         (0..16).for_each(|_| thread::yield_now());
-        self.file.write_durable_at(at, bytes)
+        self.file.write_durable_at(at, bytes)?;
+        self.note_sync();
+        Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -222,8 +231,7 @@ impl File for SlowFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync()?;
-        *self.synced.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.synced.1.notify_all();
+        self.note_sync();
         Ok(())
     }
 
