@@ -9,7 +9,8 @@
 //! pages of that version which were born since the last checkpoint are written, made durable, and pointed to by the other
 //! meta page. What the next turn finds done, it takes note of. There is one at a time.
 //!
-//! A transaction that is no record is committed by a checkpoint that keeps the turn: then the version is shown when it is durable.
+//! A transaction that is no record is committed by a checkpoint that keeps the turn: then the version is shown when it is durable. If nobody
+//! asked for that, its pages are only written, and a record says where they are (`loose.rs`).
 
 mod loose;
 

@@ -3,7 +3,7 @@
 //! A commit is a record in the log. Whoever has the writer's turn makes the record and gives the turn up; then whoever comes
 //! first writes all records that are waiting, with one durable write, and publishes their versions ([`Group`]). Meanwhile the
 //! next ones are made. When the ring is half full, a checkpoint writes the pages beside the writer; a transaction that is no
-//! record is committed by a checkpoint in its own turn.
+//! record is committed by a checkpoint in its own turn, or, if it need not be synced, by a record of the pages it wrote.
 
 use std::sync::Arc;
 
