@@ -16,6 +16,9 @@ use crate::value::Value;
 /// only be a second copy of them.
 const LOGGED_PAGES_MAX: u32 = 64;
 
+/// How many rows of a load are fetched from memory together.
+const FETCHED_ROWS: usize = 16;
+
 impl WriteTxn<'_> {
     /// Writes rows whose keys come in ascending order, all of them or none, and tells how many there were. A row that is there
     /// already is replaced. A table that is missing is made.
@@ -74,7 +77,7 @@ impl WriteTxn<'_> {
         }
         let mut loader = Loader::<Of<K>>::new(state.page_bytes);
         let mut count = 0;
-        for (key, value) in rows {
+        for (key, value) in fetched::<K, V>(rows) {
             let pushed = K::with_bytes(key, |key| V::with_bytes(value, |value| push(state, &mut loader, key, value)));
             if let Err(error) = pushed {
                 // A row before this one may be the first that is wrong.
@@ -112,6 +115,29 @@ impl WriteTxn<'_> {
         }
         Ok(count)
     }
+}
+
+/// The same rows, some of them looked at together before the first is used: those that lie far apart in memory are on their way at the
+/// same time, instead of one after the other.
+fn fetched<'r, K: Key + ?Sized, V: Value + ?Sized>(
+    mut rows: impl Iterator<Item = (K::Ref<'r>, V::Ref<'r>)>,
+) -> impl Iterator<Item = (K::Ref<'r>, V::Ref<'r>)> {
+    let mut ahead = Vec::with_capacity(FETCHED_ROWS);
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        if next == ahead.len() {
+            (ahead, next) = (std::mem::take(&mut ahead), 0);
+            ahead.clear();
+            ahead.extend(rows.by_ref().take(FETCHED_ROWS));
+            let first_byte = |bytes: &[u8]| bytes.first().copied().unwrap_or(0);
+            let touched = ahead
+                .iter()
+                .fold(0, |all, (key, value)| all ^ K::with_bytes(*key, first_byte) ^ V::with_bytes(*value, first_byte));
+            std::hint::black_box(touched);
+        }
+        next += 1;
+        ahead.get(next - 1).copied()
+    })
 }
 
 /// Adds a row to the tree, and to the log.
