@@ -50,7 +50,11 @@ pub(crate) fn open(
             if !planted!(ForgetNameSync) {
                 disk.sync_dir()?;
             }
-            file
+            let mut opened = recover(file, true, cache_bytes)?;
+            // There is nothing in the ring that could follow what comes, and the name is durable.
+            let turn = opened.state.turn.as_mut().expect("a store in a file has a log");
+            (turn.opened, turn.is_named) = (false, true);
+            return Ok(opened);
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Locked),
         Err(error) => return Err(error.into()),
