@@ -55,7 +55,7 @@ pub struct Scan<'a, K: ?Sized, V: ?Sized> {
     met: bool,
     /// How many rows were given out, or are in `low` and `high`.
     opened: u64,
-    ends: Option<Box<Ends<'a>>>,
+    ends: Option<Ends<'a>>,
     /// Both ends, where pages come and go; then there is nothing in `low` and `ends`.
     copies: Option<Box<CopiedEnds<'a>>>,
     /// The rows of a change; then there is nothing in the others.
@@ -269,8 +269,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Scan<'a, K, V> {
     }
 
     fn ends(&mut self) -> &mut Ends<'a> {
-        self.ends.get_or_insert_with(|| {
-            Box::new(Ends { front: None, back: None, high: Rows::default(), high_keys: Joiner::default() })
+        self.ends.get_or_insert_with(|| Ends {
+            front: None,
+            back: None,
+            high: Rows::default(),
+            high_keys: Joiner::default(),
         })
     }
 

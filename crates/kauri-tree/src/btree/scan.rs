@@ -76,7 +76,10 @@ impl<'a> Scan<'a> {
     /// Goes before the first row of a tree whose key is not less.
     pub(crate) fn go_to<O: Order>(&mut self, root: Root, key: &[u8]) -> Result<()> {
         self.go(root, |node| child_index::<O>(node, key))?;
-        self.index = self.leaf.map_or(0, |leaf| row_index::<O>(leaf, key).0);
+        if let Some(leaf) = self.leaf {
+            self.index = row_index::<O>(leaf, key).0;
+            leaf.fetch_rows(self.index);
+        }
         Ok(())
     }
 
