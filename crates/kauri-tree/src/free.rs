@@ -6,7 +6,8 @@
 //! level 0: | 64 pages | 64 pages | ...                         one bit per page
 //! ```
 //!
-//! The lowest free page is found by looking at one word per level, whatever the number of pages.
+//! The lowest free page is found by looking at one word per level, whatever the number of pages. For runs of several pages the set
+//! remembers, by their length, below which page there are none.
 
 use std::ops::Range;
 
@@ -16,6 +17,52 @@ pub(crate) struct FreeSet {
     /// From the bits of pages up; the topmost level is one word.
     levels: Vec<Vec<u64>>,
     len: usize,
+    barren: Barren,
+}
+
+/// Where it is no use to look for runs.
+#[derive(Clone, Debug)]
+struct Barren {
+    /// By the class of a length: no run that is so long begins before this page.
+    before: [u32; Self::CLASSES],
+    /// The lowest page that was freed since those were right.
+    freed: u32,
+}
+
+impl Default for Barren {
+    fn default() -> Self {
+        Self { before: [0; Self::CLASSES], freed: u32::MAX }
+    }
+}
+
+impl Barren {
+    /// Short runs have a class for each length, longer ones for each power of two.
+    const SHORT: u32 = 64;
+    const CLASSES: usize = 64 + 32;
+
+    fn class(pages: u32) -> usize {
+        match pages <= Self::SHORT {
+            true => pages as usize,
+            false => (Self::SHORT + pages.ilog2()) as usize,
+        }
+    }
+
+    /// The length of the shortest run in a class.
+    fn shortest(class: usize) -> u32 {
+        let class = u32::try_from(class).expect("there are few");
+        if class <= Self::SHORT { class } else { 1 << (class - Self::SHORT) }
+    }
+
+    /// No run in the class of this length begins before the page that this returns.
+    fn before(&mut self, pages: u32) -> &mut u32 {
+        if self.freed < u32::MAX {
+            for (class, before) in self.before.iter_mut().enumerate() {
+                *before = (*before).min(self.freed.saturating_sub(Self::shortest(class)));
+            }
+            self.freed = u32::MAX;
+        }
+        &mut self.before[Self::class(pages)]
+    }
 }
 
 impl FreeSet {
@@ -27,7 +74,7 @@ impl FreeSet {
             *last &= (1 << (end % 64)) - 1;
         }
         let len = words.iter().map(|bits| bits.count_ones() as usize).sum();
-        let mut set = Self { levels: Vec::new(), len };
+        let mut set = Self { levels: Vec::new(), len, barren: Barren::default() };
         // As long as growing would have made it, and each level above the one below.
         words.resize(words.len().next_power_of_two().max(8), 0);
         set.levels.push(words);
@@ -56,6 +103,7 @@ impl FreeSet {
     pub(crate) fn insert(&mut self, page: u32) {
         assert!(!self.contains(page), "page {page} is freed twice");
         self.len += 1;
+        self.barren.freed = self.barren.freed.min(page);
         self.grow(page as usize / 64 + 1);
         let mut index = page as usize;
         for level in &mut self.levels {
@@ -105,9 +153,15 @@ impl FreeSet {
         Some(page)
     }
 
-    /// Takes the lowest run of so many pages out of the set that lies between two multiples of `chunk`.
+    /// Takes the lowest run of so many pages out of the set that lies between two multiples of `chunk`, which is the same each time.
     pub(crate) fn pop_run(&mut self, pages: u32, chunk: u32) -> Option<u32> {
-        let first = self.find_run(pages, chunk)?;
+        let shortest = Barren::shortest(Barren::class(pages));
+        let from = *self.barren.before(pages);
+        let mut long = self.runs_from(from, pages, chunk).filter(|(_, length)| *length >= shortest);
+        let lowest = long.next();
+        let found = lowest.into_iter().chain(long).find(|(_, length)| *length == pages);
+        *self.barren.before(pages) = lowest.map_or(u32::MAX, |(first, _)| first);
+        let (first, _) = found?;
         for page in first..first + pages {
             self.remove(page);
         }
@@ -116,18 +170,54 @@ impl FreeSet {
 
     /// The lowest run of so many pages of the set that lies between two multiples of `chunk`.
     pub(crate) fn find_run(&self, pages: u32, chunk: u32) -> Option<u32> {
-        let mut run: Option<(u32, u32)> = None;
-        for page in self.iter() {
-            let (first, length) = match run {
-                Some((first, length)) if first + length == page && !page.is_multiple_of(chunk) => (first, length + 1),
-                _ => (page, 1),
-            };
-            if length == pages {
-                return Some(first);
+        self.runs_from(0, pages, chunk).find(|(_, length)| *length == pages).map(|(first, _)| first)
+    }
+
+    /// The runs from a page on, cut at multiples of `chunk` and where they have `pages_max` pages: where each begins, and its length.
+    fn runs_from(&self, from: u32, pages_max: u32, chunk: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let first = self.next(at)?;
+            let most = pages_max.min(chunk - first % chunk);
+            let length = self.length(first, most);
+            at = first.saturating_add(length);
+            Some((first, length))
+        })
+    }
+
+    /// The lowest page of the set that is not before this one.
+    fn next(&self, from: u32) -> Option<u32> {
+        let mut index = from as usize;
+        for (depth, level) in self.levels.iter().enumerate() {
+            let word = index / 64;
+            let bits = level.get(word)? & (u64::MAX << (index % 64));
+            if bits != 0 {
+                index = word * 64 + bits.trailing_zeros() as usize;
+                for level in self.levels[..depth].iter().rev() {
+                    index = index * 64 + level[index].trailing_zeros() as usize;
+                }
+                return Some(u32::try_from(index).expect("page numbers have 32 bits"));
             }
-            run = Some((first, length));
+            index = word + 1;
         }
         None
+    }
+
+    /// How many pages from this one on are in the set, if there are not more than `most`.
+    fn length(&self, first: u32, most: u32) -> u32 {
+        let Some(level) = self.levels.first() else { return 0 };
+        let mut length = 0;
+        while length < most {
+            let at = (first + length) as usize;
+            let Some(bits) = level.get(at / 64) else { break };
+            // The bits that are shifted in are not set, and end the run of this word.
+            let ones = (bits >> (at % 64)).trailing_ones();
+            length += ones;
+            if ones == 0 || (at % 64) as u32 + ones < 64 {
+                break;
+            }
+        }
+        length.min(most)
     }
 
     /// The runs of so many pages or more, lowest first.
@@ -164,11 +254,7 @@ impl FreeSet {
 
     /// The pages of the set, lowest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = self.levels.first().into_iter().flatten().enumerate();
-        words.flat_map(|(word, &bits)| {
-            let set = (0..64).filter(move |bit| bits >> bit & 1 != 0);
-            set.map(move |bit| u32::try_from(word * 64 + bit).expect("page numbers have 32 bits"))
-        })
+        std::iter::successors(self.next(0), |page| self.next(page.checked_add(1)?))
     }
 }
 
@@ -228,6 +314,42 @@ mod tests {
             assert_eq!(set.pop(), (0..end).find(is_free));
             set.insert(end + 100_000);
             assert_eq!(set.iter().last(), Some(end + 100_000));
+        }
+    }
+
+    /// The lowest run in a model, by looking at every page.
+    fn lowest_run(model: &BTreeSet<u32>, pages: u32, chunk: u32) -> Option<u32> {
+        let is_run = |first: u32| (first..first + pages).all(|page| model.contains(&page));
+        model.iter().copied().find(|first| first / chunk == (first + pages - 1) / chunk && is_run(*first))
+    }
+
+    #[test]
+    fn runs_are_those_of_a_set_under_random_changes() {
+        let mut state = 11_u64;
+        let mut random = move |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32 % below
+        };
+        for (most, chunk) in [(60, 16), (400, 128), (3_000, 1024)] {
+            let (mut set, mut model) = (FreeSet::default(), BTreeSet::new());
+            let mut found = [0; 2];
+            for _ in 0..4_000 {
+                let pages_max = if random(8) == 0 { chunk } else { 6 };
+                let (first, pages) = (random(most), 1 + random(pages_max));
+                match random(3) {
+                    0 => assert_eq!(set.pop(), model.pop_first()),
+                    1 => {
+                        let run = lowest_run(&model, pages, chunk);
+                        assert_eq!(set.find_run(pages, chunk), run);
+                        assert_eq!(set.pop_run(pages, chunk), run, "{pages} pages of {model:?}");
+                        model.retain(|page| run.is_none_or(|first| !(first..first + pages).contains(page)));
+                        found[usize::from(run.is_some())] += 1;
+                    }
+                    _ => (first..first + pages).filter(|page| model.insert(*page)).for_each(|page| set.insert(page)),
+                }
+            }
+            assert!(set.iter().eq(model.iter().copied()));
+            assert!(found.iter().all(|times| *times > 50), "{found:?}");
         }
     }
 
