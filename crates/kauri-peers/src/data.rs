@@ -1,7 +1,7 @@
 //! Rows: random keys, and values cut from random bytes, the same in every run.
 
 /// The sizes of keys and values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     key_bytes: usize,
@@ -11,6 +11,8 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) const A: Self = Self { name: "A", key_bytes: 24, value_bytes: 150 };
     pub(crate) const B: Self = Self { name: "B", key_bytes: 8, value_bytes: 32 };
+    /// Values longer than a page.
+    pub(crate) const C: Self = Self { name: "C", key_bytes: 16, value_bytes: 5000 };
 
     pub(crate) const fn row_bytes(self) -> usize {
         self.key_bytes + self.value_bytes

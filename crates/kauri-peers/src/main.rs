@@ -110,11 +110,11 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn measure(options: &Options, folder: &Path) -> Sheet {
     let mut sheet = Sheet::default();
-    let shapes = if options.part == Some(Part::Kinds) { &[][..] } else { &[Shape::A, Shape::B] };
+    let shapes = if options.part == Some(Part::Kinds) { &[][..] } else { &[Shape::A, Shape::B, Shape::C] };
     for &shape in shapes {
         let plan = if options.quick { Plan::quick(shape) } else { Plan::full(shape) };
         let mut suite = Suite::new(shape, plan, folder, &mut sheet);
-        for part in Part::SHAPED.into_iter().filter(|part| options.measures(*part)) {
+        for part in Part::SHAPED.into_iter().filter(|part| options.measures(*part) && part.is_of(shape)) {
             eprintln!("{} {part:?} (load average {})", shape.name, load());
             suite.measure(part);
         }

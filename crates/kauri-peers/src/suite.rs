@@ -33,13 +33,21 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn full(shape: Shape) -> Self {
         // About 40 to 90 MB: more than the caches of the processor hold.
-        let rows = if shape.row_bytes() > 100 { 500_000 } else { 1_000_000 };
+        let rows = rows_of(shape);
         Self { rows, read_rounds: 9, write_rounds: 3, sync_rounds: 9, commits: 24, span: Duration::from_millis(400) }
     }
 
     pub(crate) fn quick(shape: Shape) -> Self {
-        let rows = if shape.row_bytes() > 100 { 50_000 } else { 100_000 };
+        let rows = rows_of(shape) / 10;
         Self { rows, read_rounds: 3, write_rounds: 1, sync_rounds: 2, commits: 8, span: Duration::from_millis(100) }
+    }
+}
+
+fn rows_of(shape: Shape) -> usize {
+    match shape.row_bytes() {
+        ..100 => 1_000_000,
+        100..1000 => 500_000,
+        1000.. => 20_000,
     }
 }
 
@@ -57,6 +65,11 @@ pub(crate) enum Part {
 impl Part {
     /// Those that are measured for each shape.
     pub(crate) const SHAPED: [Self; 4] = [Self::Read, Self::Write, Self::Sync, Self::Space];
+
+    /// Whether it is measured for a shape: long values differ in how they are written.
+    pub(crate) fn is_of(self, shape: Shape) -> bool {
+        shape != Shape::C || self == Self::Write
+    }
 }
 
 /// One shape's contenders at work.
