@@ -115,6 +115,15 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// # Errors
     /// Whatever the disk reports.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let disk = MemoryDisk::new();
+    /// disk.open("notes", Open::CreateNew)?;
+    /// assert_eq!(disk.names()?, ["notes"]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn names(&self) -> io::Result<Vec<String>>;
 
     /// Returns when every earlier creation, renaming and removal is durable. It says nothing about the files' bytes.
@@ -341,6 +350,14 @@ pub trait File: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The file as the operating system knows it, if it does.
+    ///
+    /// ```
+    /// use kauri_disk::{Disk, MemoryDisk, Open};
+    ///
+    /// let file = MemoryDisk::new().open("notes", Open::CreateNew)?;
+    /// assert!(file.descriptor().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
