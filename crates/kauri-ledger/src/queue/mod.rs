@@ -265,12 +265,15 @@ impl Queue {
 
     /// Writes a batch. Returns the session, if it can be used again, and an answer for each submission.
     fn write(&self, session: Option<Box<dyn Session>>, batch: &[Vec<Op>]) -> Written {
+        let number = match self.next_batch() {
+            Ok(number) => number,
+            Err(why) => return (None, not_applied(batch, &why)),
+        };
         let mut session = match session.map_or_else(|| (self.shared.connect)(), Ok) {
             Ok(session) => session,
             Err(error) => return (None, not_applied(batch, &format!("the database cannot be opened: {error}"))),
         };
-        let (number, mut progress) = (self.next_batch(), Progress::default());
-        let key = (self.shared.epoch, number);
+        let (key, mut progress) = ((self.shared.epoch, number), Progress::default());
         let ran = catch_unwind(AssertUnwindSafe(|| transaction::run(&mut *session, batch, key, &mut progress)));
         let Progress { answers, is_committing } = progress;
         match ran {
@@ -381,10 +384,10 @@ impl Queue {
         }
     }
 
-    fn give_up(&self, why: &str) {
+    pub(crate) fn give_up(&self, why: &str) {
         let waiting = {
             let mut state = self.state();
-            if state.closed.is_some() {
+            if matches!(state.closed, Some(Closed::GivenUp(_))) {
                 return;
             }
             state.closed = Some(Closed::GivenUp(why.to_owned()));
@@ -395,13 +398,20 @@ impl Queue {
             batch.callers.tell(not_applied(&batch.submissions, why).into_iter().map(Some).collect());
         }
         self.shared.places.notify_all();
-        (self.shared.alarm)(&format!("writer queue: {why}"));
+        let alarm = || (self.shared.alarm)(&format!("writer queue: {why}"));
+        // Whatever the alarm does, whoever waits for this batch is told of it.
+        let _panicked = catch_unwind(AssertUnwindSafe(alarm));
     }
 
-    fn next_batch(&self) -> i64 {
+    /// The number of the next batch; or why there is none any more. A batch of this epoch after one that nobody knows about would
+    /// hide whether that one was committed.
+    fn next_batch(&self) -> std::result::Result<i64, String> {
         let mut state = self.state();
+        if let Some(Closed::GivenUp(why)) = &state.closed {
+            return Err(why.clone());
+        }
         state.batch += 1;
-        state.batch
+        Ok(state.batch)
     }
 
     fn committed(&self, submissions: usize) {
