@@ -268,3 +268,17 @@ fn a_synchronised_folder_is_refused_unless_it_is_forced() {
     let home = scratch.lock().unwrap();
     assert!(matches!(refusal(home.workspace(&folders[0])), Error::ForeignFileSystem { .. }), "nor a workspace");
 }
+
+#[test]
+fn a_lock_whose_metadata_cannot_be_written_is_not_held() {
+    let scratch = Scratch::new("no-meta");
+    drop(scratch.lock().unwrap());
+    let aside = scratch.home().join("runtime/home.lock.meta.new");
+    std::fs::remove_file(&aside).unwrap();
+    std::fs::create_dir(&aside).unwrap();
+    let error = refusal(scratch.lock());
+    assert!(error.to_string().contains("write the metadata of"), "{error}");
+    assert_eq!(Home::probe(scratch.home()).unwrap(), LockState::Free, "nobody has it, and nothing says so");
+    std::fs::remove_dir(&aside).unwrap();
+    drop(scratch.lock().unwrap());
+}

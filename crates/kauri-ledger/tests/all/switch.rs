@@ -156,3 +156,23 @@ fn process_groups_are_asked_to_end_and_then_killed() {
     free.kill().unwrap();
     free.wait().unwrap();
 }
+
+#[test]
+fn a_switch_that_cannot_be_read_or_made_is_told_and_stops_what_runs() {
+    let scratch = Scratch::new("unreadable");
+    let (ledger, _) = scratch.ledger();
+    let watch = ledger.watch();
+    assert!(!watch.is_stopped());
+    // There is something of that name, and it cannot be read: nobody knows whether all should stop, so it does.
+    let path = scratch.home().join("runtime/KILL_SWITCH");
+    std::fs::create_dir(&path).unwrap();
+    assert!(ledger.switch().reason().is_err() && ledger.begin("a", "t", "x").is_err());
+    assert!(watch.is_stopped());
+    std::fs::remove_dir(&path).unwrap();
+    assert!(watch.is_stopped() && !ledger.watch().is_stopped());
+    // The switch cannot be made: the caller hears of it, and what runs here is stopped all the same.
+    let (running, nowhere) = (ledger.watch(), KillSwitch::of(&scratch.directory("nowhere"), Arc::new(SystemClock)));
+    let watch = nowhere.watch();
+    assert!(nowhere.throw("enough").is_err() && watch.is_stopped());
+    assert!(!running.is_stopped(), "that was another home");
+}
