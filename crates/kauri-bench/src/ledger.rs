@@ -2,13 +2,17 @@
 //!
 //! These wait for the disk, so the wall clock counts. Contenders take turns, round after round, and the median of the rounds is
 //! compared; what else the machine does falls on all of them alike.
+//!
+//! What many callers gain has two bounds: the disk, which one write for all keeps away, and the processors, because each caller is
+//! put to sleep and woken whatever the disk does. So beside each rate stands the processor time of one call, and how many calls
+//! a second the processors of this machine could do at that price. Where a sync takes next to nothing, that is the bound.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kauri_disk::{Disk, MemoryDisk, Open, OsDisk};
@@ -18,7 +22,7 @@ use kauri_ledger::{
 };
 use rusqlite::Connection;
 
-use crate::measure::{Estimate, Outcome, Unit, thread_time};
+use crate::measure::{Estimate, Outcome, Unit, process_time, thread_time};
 use crate::report::{Bound, Goal};
 
 const RAW: &str = "sqlite, 1 caller";
@@ -26,6 +30,7 @@ const ONE: &str = "1 caller";
 const SYNCED: &str = "write and sync";
 const FLOCK: &str = "bare flock";
 const READ: &str = "read the file";
+const PROCESSORS: &str = "the processors' bound";
 
 const QUEUE_ONE: &str = "writer queue, 1 caller";
 const QUEUE_MANY: &str = "writer queue, 64 callers";
@@ -113,6 +118,62 @@ pub(crate) fn goals(outcomes: &[Outcome]) -> Vec<Goal> {
     goals.into_iter().flatten().collect()
 }
 
+/// How often a second something was done, and how many nanoseconds of processor time each cost.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_second: f64,
+    nanoseconds: f64,
+}
+
+/// The median of each.
+struct Rates {
+    per_second: Estimate,
+    nanoseconds: Estimate,
+}
+
+impl Rates {
+    /// How many a second all processors could do at that price.
+    fn bound(&self) -> Estimate {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let bound = |nanoseconds: f64| processors * 1e9 / nanoseconds;
+        Estimate { median: bound(self.nanoseconds.median), min: bound(self.nanoseconds.min) }
+    }
+
+    /// Two rows: how often a second, and what each cost the processors.
+    fn outcomes(&self, workload: &str, peers: &[(&'static str, &Self)]) -> [Outcome; 2] {
+        let others = peers.iter().map(|(name, peer)| (*name, peer.per_second));
+        let costs = peers.iter().map(|(name, peer)| (*name, peer.nanoseconds));
+        [
+            Outcome {
+                workload: workload.to_owned(),
+                unit: Unit::PerSecond,
+                ours: self.per_second,
+                peers: others.chain([(PROCESSORS, self.bound())]).collect(),
+            },
+            Outcome {
+                workload: format!("processor time, {workload}"),
+                unit: Unit::Nanoseconds,
+                ours: self.nanoseconds,
+                peers: costs.collect(),
+            },
+        ]
+    }
+}
+
+/// Contenders take turns, as in [`race`]; each says how often and at what price.
+fn race_rates<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> Rate; COUNT]) -> [Rates; COUNT] {
+    let mut found: [Vec<Rate>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for _ in 0..rounds {
+        for (turn, found) in turns.iter_mut().zip(&mut found) {
+            found.push(turn());
+        }
+    }
+    found.map(|found| Rates {
+        per_second: Estimate::of(found.iter().map(|rate| rate.per_second).collect()),
+        nanoseconds: Estimate::of(found.iter().map(|rate| rate.nanoseconds).collect()),
+    })
+}
+
 /// Contenders take turns; each says how it did.
 fn race<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> f64; COUNT]) -> [Estimate; COUNT] {
     let mut found: [Vec<f64>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
@@ -124,31 +185,42 @@ fn race<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> f64; 
     found.map(Estimate::of)
 }
 
-/// How often a second so many callers come through.
-fn rate(callers: u64, turn: Duration, act: &(dyn Fn(u64) + Sync)) -> f64 {
-    let (began, done) = (Instant::now(), AtomicU64::new(0));
+/// How often a second so many callers come through. Their threads are there before and after: only calls are measured.
+fn rate(callers: usize, turn: Duration, act: &(dyn Fn() + Sync)) -> Rate {
+    let (done, ready, over) = (AtomicU64::new(0), Barrier::new(callers + 1), Barrier::new(callers + 1));
     std::thread::scope(|scope| {
-        for caller in 0..callers {
-            let done = &done;
+        for _ in 0..callers {
+            let (done, ready, over) = (&done, &ready, &over);
             scope.spawn(move || {
+                ready.wait();
+                let (began, mut count) = (Instant::now(), 0);
                 while began.elapsed() < turn {
-                    act(caller);
-                    done.fetch_add(1, Ordering::Relaxed);
+                    act();
+                    count += 1;
                 }
+                done.fetch_add(count, Ordering::Relaxed);
+                over.wait();
             });
         }
-    });
-    done.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+        let (began, worked) = (Instant::now(), process_time());
+        ready.wait();
+        over.wait();
+        rate_of(done.load(Ordering::Relaxed), began.elapsed(), process_time() - worked)
+    })
 }
 
 /// The same in this thread, without the start of another.
-fn rate_alone(turn: Duration, mut act: impl FnMut()) -> f64 {
-    let (began, mut done) = (Instant::now(), 0_u64);
+fn rate_alone(turn: Duration, mut act: impl FnMut()) -> Rate {
+    let (began, worked, mut done) = (Instant::now(), process_time(), 0_u64);
     while began.elapsed() < turn {
         act();
         done += 1;
     }
-    done as f64 / began.elapsed().as_secs_f64()
+    rate_of(done, began.elapsed(), process_time() - worked)
+}
+
+fn rate_of(done: u64, took: Duration, worked: Duration) -> Rate {
+    Rate { per_second: done as f64 / took.as_secs_f64(), nanoseconds: worked.as_nanos() as f64 / done as f64 }
 }
 
 const INSERT: &str = "INSERT INTO rows (text) VALUES (?1)";
@@ -167,21 +239,16 @@ fn queue(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
         |database: &Database| assert_eq!(database.queue().submit(INSERT, [TEXT.into()]).expect("no trouble").rows, 1);
     let connection = raw(&scratch.directory("raw"));
     let mut insert = connection.prepare(INSERT).expect("a statement");
-    let [one, raw, many] = race(
+    let [one, raw, many] = race_rates(
         plan.rounds,
         [
             &mut || rate_alone(plan.turn, || submit(&alone)),
             &mut || rate_alone(plan.turn, || assert_eq!(insert.execute([TEXT]).expect("no trouble"), 1)),
-            &mut || rate(64, plan.turn, &|_| submit(&shared)),
+            &mut || rate(64, plan.turn, &|| submit(&shared)),
         ],
     );
-    let outcome = |workload: &str, ours| Outcome {
-        workload: workload.to_owned(),
-        unit: Unit::PerSecond,
-        ours,
-        peers: vec![(RAW, raw)],
-    };
-    vec![outcome(QUEUE_ONE, one), outcome(QUEUE_MANY, many)]
+    let peers = [(RAW, &raw)];
+    [one.outcomes(QUEUE_ONE, &peers), many.outcomes(QUEUE_MANY, &peers)].into_iter().flatten().collect()
 }
 
 /// SQLite with the same settings, and nothing in between.
@@ -198,7 +265,7 @@ fn journal(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(&path).expect("a disk"));
     let actions = actions(Arc::clone(&disk), Arc::new(MapRows::default()));
     let count = AtomicU64::new(0);
-    let begin = |_| {
+    let begin = || {
         let id = count.fetch_add(1, Ordering::Relaxed).to_string();
         drop(actions.begin(Begin::new(id, "trace", TEXT)).expect("no trouble"));
     };
@@ -209,20 +276,19 @@ fn journal(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
         file.write_durable_at(at, &line).expect("no trouble");
         at += line.len() as u64;
     };
-    let [many, one, synced] = race(
+    let [many, one, synced] = race_rates(
         plan.rounds,
-        [&mut || rate(32, plan.turn, &begin), &mut || rate_alone(plan.turn, || begin(0)), &mut || {
+        [&mut || rate(32, plan.turn, &begin), &mut || rate_alone(plan.turn, begin), &mut || {
             rate_alone(plan.turn, &mut write)
         }],
     );
-    let peers = vec![(ONE, one), (SYNCED, synced)];
-    vec![Outcome { workload: JOURNAL_MANY.to_owned(), unit: Unit::PerSecond, ours: many, peers }]
+    many.outcomes(JOURNAL_MANY, &[(ONE, &one), (SYNCED, &synced)]).into()
 }
 
 fn lock(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
     let path = scratch.directory("home");
     let file = fs::File::create(path.join("bare")).expect("a file");
-    let micros = |rate: f64| 1e6 / rate;
+    let micros = |rate: Rate| 1e6 / rate.per_second;
     let [ours, bare] = race(
         plan.rounds,
         [&mut || micros(rate_alone(plan.turn, || drop(Home::lock(&path).expect("nobody has it")))), &mut || {

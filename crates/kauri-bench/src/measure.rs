@@ -201,6 +201,18 @@ pub(crate) fn thread_time() -> Duration {
     Duration::try_from(time).expect("a thread has used no negative time")
 }
 
+/// The processor time that all threads of this process have used.
+#[cfg(unix)]
+pub(crate) fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).expect("a process has used no negative time")
+}
+
+#[cfg(not(unix))]
+pub(crate) fn process_time() -> Duration {
+    thread_time()
+}
+
 /// The time since the first call: where there is no clock of a thread's own, noise counts.
 #[cfg(not(unix))]
 pub(crate) fn thread_time() -> Duration {

@@ -8,41 +8,27 @@
 //! ```
 //!
 //! Waking is what a shared write costs most, once many callers share it. So nobody is woken to find that there is nothing to
-//! do, nobody wakes the others one by one, and nobody has to take the lock of those who come next to hear an answer.
+//! do, nobody wakes the others one by one, and nobody takes a lock to hear an answer: it is told once, and then only read.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::OnceLock;
 use std::thread::Thread;
 
 /// Callers who wait for the same write. `E` is how it ended, for all of them.
 pub(crate) struct Group<E> {
     first: Thread,
-    told: Mutex<Told<E>>,
-    changed: Condvar,
-}
-
-struct Told<E> {
-    end: Option<E>,
-    /// How many sleep until there is an end.
-    asleep: usize,
+    end: OnceLock<E>,
 }
 
 impl<E> Group<E> {
     /// A group whose first member is the calling thread.
     pub(crate) fn new() -> Self {
-        let told = Told { end: None, asleep: 0 };
-        Self { first: std::thread::current(), told: Mutex::new(told), changed: Condvar::new() }
+        Self { first: std::thread::current(), end: OnceLock::new() }
     }
 
     /// Says how it ended, and wakes everybody who waits for that.
     pub(crate) fn tell(&self, end: E) {
-        let mut told = self.told();
-        assert!(told.end.is_none(), "a group is told once");
-        told.end = Some(end);
-        let asleep = told.asleep;
-        drop(told);
-        if asleep > 0 {
-            self.changed.notify_all();
-        }
+        let told = self.end.set(end);
+        assert!(told.is_ok(), "a group is told once");
         self.call();
     }
 
@@ -54,31 +40,19 @@ impl<E> Group<E> {
         }
     }
 
-    /// What `take` finds in the end, if it was told.
-    pub(crate) fn take<T>(&self, take: impl FnOnce(&mut E) -> T) -> Option<T> {
-        self.told().end.as_mut().map(take)
+    /// How it ended, if that was told.
+    pub(crate) fn end(&self) -> Option<&E> {
+        self.end.get()
     }
 
     /// Sleeps until the end is told. Not for the first of the group, who may have to write.
-    pub(crate) fn wait<T>(&self, take: impl FnOnce(&mut E) -> T) -> T {
-        let mut told = self.told();
-        told.asleep += 1;
-        loop {
-            if let Some(end) = told.end.as_mut() {
-                return take(end);
-            }
-            told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
-        }
+    pub(crate) fn wait(&self) -> &E {
+        self.end.wait()
     }
 
     /// Sleeps until the first of the group, who is the caller, is called or told. May return early.
     pub(crate) fn wait_for_call(&self) {
         debug_assert_eq!(self.first.id(), std::thread::current().id(), "the first waits for its call");
         std::thread::park();
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told<E>> {
-        // An end is put in place as a whole.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

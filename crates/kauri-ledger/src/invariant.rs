@@ -7,7 +7,7 @@ use kauri_disk::{Disk, OsDisk};
 
 use crate::action::{Rows, Status, wal};
 use crate::error::{Error, Result};
-use crate::lock::{HeldLocks, meta_of};
+use crate::lock::{HeldLocks, meta_of, out_of_order};
 use crate::{Actions, Ledger, artifact, audit};
 
 /// What must hold.
@@ -264,8 +264,14 @@ fn check_audit(ledger: &Ledger, found: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Every lock of this process is where its metadata says, and a lock's metadata names this process.
+/// No lock was taken while its thread had one that comes after; each is where its metadata says, which names this process.
 fn check_locks(found: &mut Findings) -> Result<()> {
+    for (had, took) in out_of_order() {
+        found.add(
+            Invariant::I9,
+            format!("{}: taken while {} was held, which comes after it", took.display(), had.display()),
+        );
+    }
     for lock in HeldLocks::of_this_process().iter() {
         let name = lock.path.display();
         match meta_of(lock)? {

@@ -23,6 +23,9 @@ use crate::group::Group;
 use crate::lines::{LINE_BYTES_MAX, Line, each_line};
 use crate::seal::is_object;
 
+/// How many batches one caller writes before it goes on with its own work: so many syncs it may wait longer than others.
+const BATCHES_IN_A_ROW_MAX: usize = 8;
+
 /// Where a line stands among the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
@@ -151,46 +154,55 @@ impl<T: Clone> Journal<T> {
             } else {
                 drop(state);
                 if !is_first {
-                    return callers.wait(|end| end.clone());
+                    return callers.wait().clone();
                 }
                 callers.wait_for_call();
             }
-            if let Some(end) = callers.take(|end| end.clone()) {
-                return end;
+            if let Some(end) = callers.end() {
+                return end.clone();
             }
             state = self.state();
         }
     }
 
-    /// Writes everything that waits, with one sync.
-    fn write_waiting(&self, mut state: MutexGuard<'_, State<T>>) {
-        state.writing = true;
-        let batch = state.batch.take().expect("whoever writes has a line that waits");
-        let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
-        let (end, tip) = (state.end, state.newest.clone());
-        drop(state);
-        let written = match file {
-            Some(file) => file.write_durable_at(end, &bytes),
-            None => Err(io::Error::other("it is not open")),
-        };
-        let mut state = self.state();
+    /// Writes everything that waits, with one sync; then what came meanwhile, some batches in a row. Who is told comes again while
+    /// the others are being woken, and goes with the next batch.
+    fn write_waiting<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) {
+        for _ in 0..BATCHES_IN_A_ROW_MAX {
+            let Some(batch) = state.batch.take() else { break };
+            state.writing = true;
+            let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
+            let (end, tip) = (state.end, state.newest.clone());
+            drop(state);
+            let written = match file {
+                Some(file) => file.write_durable_at(end, &bytes),
+                None => Err(io::Error::other("it is not open")),
+            };
+            let lost;
+            (state, lost) = self.wrote(written.is_ok().then_some((bytes.len() as u64, tip)));
+            drop(state);
+            let written = written.map_err(|error| (error.kind(), error.to_string()));
+            lost.into_iter().for_each(|lost| lost.callers.tell(written.clone()));
+            batch.callers.tell(written);
+            state = self.state();
+        }
         state.writing = false;
-        let written = match written {
-            Ok(()) => {
-                state.end += bytes.len() as u64;
-                state.durable = tip;
-                Ok(())
-            }
-            Err(error) => Err((error.kind(), error.to_string())),
-        };
-        // What came meanwhile follows what is lost now: it is lost with it.
-        let lost = written.as_ref().err().and_then(|_| state.fail());
         let next = state.batch.as_ref().map(|next| Arc::clone(&next.callers));
         drop(state);
-        // The next write comes first: whoever has its answer waits for nothing any more.
         next.into_iter().for_each(|next| next.call());
-        lost.into_iter().for_each(|lost| lost.callers.tell(written.clone()));
-        batch.callers.tell(written);
+    }
+
+    /// Goes on to what is durable now; or, after a failure, back to what was. What came meanwhile follows what is lost then: it is
+    /// lost with it.
+    fn wrote(&self, durable: Option<(u64, Tip<T>)>) -> (MutexGuard<'_, State<T>>, Option<Batch>) {
+        let mut state = self.state();
+        let Some((bytes, tip)) = durable else {
+            let lost = state.fail();
+            return (state, lost);
+        };
+        state.end += bytes;
+        state.durable = tip;
+        (state, None)
     }
 
     /// After a failure nobody knows what the file holds behind its durable end: it is opened again and cut there.

@@ -77,7 +77,7 @@ impl Ledger {
             actions.compact()?;
         }
         let ledger = Self { actions, database, switch, audit, home };
-        ledger.notice_switch()?;
+        ledger.notice_switch(None)?;
         Ok((ledger, found))
     }
 
@@ -166,14 +166,9 @@ impl Ledger {
     /// # Errors
     /// Whatever the system, the database or the audit says. The switch is thrown first, so it is thrown all the same.
     pub fn stop(&self, reason: &str) -> Result<()> {
-        let is_new = self.switch.throw(reason)?;
-        let (groups, killed) = self.switch.end_groups();
-        if !is_new {
-            return Ok(());
-        }
-        let note = AuditNote::new("KILL_SWITCH_THROWN").with("reason", reason);
-        self.audit.append(&note.with("groups", groups.to_string()).with("killed", killed.to_string()))?;
-        self.database.set_state(SWITCH_KEY, reason)
+        self.switch.throw(&self.home.redactor().redact(reason))?;
+        let ended = self.switch.end_groups();
+        self.notice_switch(Some(ended))
     }
 
     /// Takes the kill switch back. What was stopped stays stopped; what begins now, begins.
@@ -181,16 +176,21 @@ impl Ledger {
     /// # Errors
     /// Whatever the system, the database or the audit says.
     pub fn resume(&self) -> Result<()> {
-        let was_thrown = self.switch.clear()?;
-        self.database.remove_state(SWITCH_KEY)?;
-        if was_thrown { self.audit.append(&AuditNote::new("KILL_SWITCH_CLEARED")).map(drop) } else { Ok(()) }
+        // Thrown by somebody who could not say so in the database: that is told too.
+        self.notice_switch(None)?;
+        self.switch.clear()?;
+        self.notice_switch(None)
     }
 
-    /// Somebody else may have thrown the switch, or taken it back, without the database.
-    fn notice_switch(&self) -> Result<()> {
+    /// The row follows the file, with a line in the audit: somebody else may have thrown the switch or taken it back, and a call that
+    /// failed half-way is called again. `ended` is how many process groups there were, and how many had to be killed.
+    fn notice_switch(&self, ended: Option<(usize, usize)>) -> Result<()> {
         match (self.switch.reason()?, self.database.state(SWITCH_KEY)?) {
             (Some(reason), None) => {
-                self.audit.append(&AuditNote::new("KILL_SWITCH_THROWN").with("reason", &reason))?;
+                let note = AuditNote::new("KILL_SWITCH_THROWN").with("reason", &reason);
+                self.audit.append(&ended.into_iter().fold(note, |note, (groups, killed)| {
+                    note.with("groups", groups.to_string()).with("killed", killed.to_string())
+                }))?;
                 self.database.set_state(SWITCH_KEY, &reason)
             }
             (None, Some(_)) => {
@@ -263,10 +263,45 @@ impl Ledger {
 fn alarm(switch: &KillSwitch, audit: &Audit, why: &str) {
     // There is nobody to tell if this fails too; the queue itself is closed and says so to every caller.
     let _thrown = switch.throw(why);
-    let _noted = audit.append(&AuditNote::new("KILL_SWITCH_THROWN").with("reason", why));
+    let (groups, killed) = switch.end_groups();
+    let note = AuditNote::new("KILL_SWITCH_THROWN").with("reason", why);
+    let _noted = audit.append(&note.with("groups", groups.to_string()).with("killed", killed.to_string()));
 }
 
 fn disk(path: &Path) -> Result<Arc<dyn Disk>> {
     make_directory(path)?;
     Ok(Arc::new(OsDisk::new(path).map_err(Error::path("open", path))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a home is a directory, and a group of processes is started")]
+    fn a_writer_that_is_given_up_throws_the_switch_and_ends_what_runs() {
+        let path = std::env::temp_dir().join(format!("kauri-ledger-given-up-{}", std::process::id()));
+        let clock = Arc::new(crate::ManualClock::new(crate::Timestamp(0)));
+        let (ledger, _) = Ledger::open(crate::HomeOptions::new().clock(clock).lock(&path).unwrap()).unwrap();
+        let watch = ledger.watch();
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let _registered = ledger.register(child.id()).unwrap();
+        // Whoever ended must be waited for, or its group stays.
+        let reaper = std::thread::spawn(move || child.wait().unwrap());
+        ledger.database().queue().give_up("it panicked too often");
+        assert_eq!(reaper.join().unwrap().signal(), Some(15), "asked to end");
+        assert!(watch.is_stopped());
+        let reason = "writer queue: it panicked too often";
+        assert_eq!(ledger.switch().reason().unwrap().as_deref(), Some(reason));
+        assert!(matches!(ledger.begin("a", "t", "x"), Err(Error::Stopped { reason: found }) if found == reason));
+        assert!(matches!(ledger.database().set_state("a", "b"), Err(Error::NotApplied { .. })));
+        drop(ledger);
+        let audit = crate::Look::at(&path).audit_lines(10).unwrap();
+        assert!(
+            audit.iter().any(|line| line.kind == "KILL_SWITCH_THROWN" && line.detail["reason"] == reason),
+            "{audit:?}"
+        );
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 }

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,13 +43,15 @@ pub struct KillSwitch {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     groups: Arc<Mutex<Vec<Pid>>>,
+    /// How often it was thrown through this handle and its clones.
+    throws: Arc<AtomicU64>,
 }
 
 impl KillSwitch {
     /// The switch of the home in this directory.
     #[must_use]
     pub fn of(home: &Path, clock: Arc<dyn Clock>) -> Self {
-        Self { path: home.join(RUNTIME).join(SWITCH_NAME), clock, groups: Arc::default() }
+        Self { path: home.join(RUNTIME).join(SWITCH_NAME), clock, groups: Arc::default(), throws: Arc::default() }
     }
 
     /// Throws the switch. If it is thrown already, the first reason stays. Answers whether it was not.
@@ -58,6 +60,8 @@ impl KillSwitch {
     /// Whatever the system reports.
     pub fn throw(&self, reason: &str) -> Result<bool> {
         let failed = || Error::path("make", &self.path);
+        // First: whatever comes of the file, what runs here stops.
+        self.throws.fetch_add(1, Ordering::SeqCst);
         match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
             Ok(mut file) => {
                 let reason = reason.lines().collect::<Vec<_>>().join(" ");
@@ -115,7 +119,8 @@ impl KillSwitch {
     /// A watch for something that runs: once it has seen the switch thrown it stays stopped, also after the switch is cleared.
     #[must_use]
     pub fn watch(&self) -> SwitchWatch {
-        SwitchWatch { switch: self.clone(), is_stopped: AtomicBool::new(false) }
+        let throws = self.throws.load(Ordering::SeqCst);
+        SwitchWatch { switch: self.clone(), throws, is_stopped: AtomicBool::new(false) }
     }
 
     /// Has this process group ended when the switch is thrown, until the answer is dropped. The group is that of a process which
@@ -187,15 +192,19 @@ impl Drop for Registration {
 #[derive(Debug)]
 pub struct SwitchWatch {
     switch: KillSwitch,
+    /// How often it was thrown before this watch began.
+    throws: u64,
     is_stopped: AtomicBool,
 }
 
 impl SwitchWatch {
-    /// Whether the switch was thrown since this watch began, as far as it looked.
+    /// Whether the switch was thrown since this watch began: by this ledger, also when it was taken back before anybody looked; by
+    /// another process, if it was thrown at one of the looks.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
+        let was_thrown = || self.switch.throws.load(Ordering::SeqCst) != self.throws;
         // A switch that cannot be read stops too: going on would be the worse mistake.
-        if !self.is_stopped.load(Ordering::Relaxed) && self.switch.check().is_err() {
+        if !self.is_stopped.load(Ordering::Relaxed) && (was_thrown() || self.switch.check().is_err()) {
             self.is_stopped.store(true, Ordering::Relaxed);
         }
         self.is_stopped.load(Ordering::Relaxed)

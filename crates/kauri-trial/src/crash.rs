@@ -21,6 +21,8 @@ use crate::rows::LogRows;
 
 const WORLD: &str = "world";
 const SLOT_BYTES: usize = 16;
+/// How much of an artifact comes at once.
+const PIECE_BYTES: usize = 400;
 /// A slot whose effect happened.
 const DONE: [u8; SLOT_BYTES] = *b"the effect of it";
 /// Ten in the morning of some day.
@@ -135,7 +137,10 @@ impl LedgerTrial {
             world.happen(work)?;
         }
         match plan {
-            Plan::CompleteWith => drop(twice(|| action.complete_with(Artifact::bytes(&self.artifact(number))))?),
+            Plan::CompleteWith => {
+                let bytes = self.artifact(number);
+                drop(twice(|| action.complete_with(Artifact::reader(Pieces(&bytes))))?);
+            }
             Plan::Complete => twice(|| action.complete(Some("elsewhere")))?,
             Plan::Fail => twice(|| action.fail("it did not work, token=abcdefgh"))?,
         }
@@ -250,6 +255,18 @@ fn twice<T>(mut act: impl FnMut() -> kauri_ledger::Result<T>) -> Result<T, Strin
     match act() {
         Ok(done) => Ok(done),
         Err(_) => act().map_err(words),
+    }
+}
+
+/// Bytes that come a few at a time: an artifact is written with several calls before its sync, and a crash may keep any of them.
+struct Pieces<'a>(&'a [u8]);
+
+impl std::io::Read for Pieces<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let (piece, rest) = self.0.split_at(self.0.len().min(PIECE_BYTES).min(bytes.len()));
+        bytes[..piece.len()].copy_from_slice(piece);
+        self.0 = rest;
+        Ok(piece.len())
     }
 }
 

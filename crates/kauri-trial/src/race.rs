@@ -1,7 +1,7 @@
 //! Many processes that want the same lock.
 //!
 //! Each child takes the home's lock so many times. While it has it, a witness file that it makes must not be there already, and the
-//! metadata must name the child itself; whoever is refused must be told of one that lives, or of nobody.
+//! metadata must name the child itself; whoever is refused is told of another, or of nobody who has said who it is.
 
 #![expect(clippy::disallowed_methods, reason = "a trial at the edge: processes and files are what it tries")]
 

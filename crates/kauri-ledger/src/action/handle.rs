@@ -80,7 +80,7 @@ impl Action {
         Ok(result_ref)
     }
 
-    /// Says that the action is done: steps 5 to 7. `result_ref` says where its result is, if it has one.
+    /// Says that the action is done: steps 5 to 7. `result_ref` says where its result is, if it has one; secrets are taken out of it.
     ///
     /// # Errors
     /// What the disk or the rows say. It can be tried again.
@@ -88,7 +88,8 @@ impl Action {
         self.check_open()?;
         let actions = self.actions.clone();
         let _step = actions.step();
-        self.end(Status::Completed, result_ref, None)
+        let result_ref = result_ref.map(|result_ref| actions.inner.ground.redactor.redact(result_ref));
+        self.end(Status::Completed, result_ref.as_deref(), None)
     }
 
     /// Says that the action failed. That is final: a retry is a new action.
@@ -122,12 +123,7 @@ impl Action {
             actions.opened().remove(&self.id);
         }
         let note = AuditNote::new(format!("ACTION_{status}")).action(&self.id).trace(&self.begun.trace);
-        let note =
-            [("result_ref", result_ref), ("error", error)].into_iter().fold(note, |note, (name, text)| match text {
-                Some(text) => note.with(name, text),
-                None => note,
-            });
-        actions.note(&note)?;
+        actions.note(&note.with_some("result_ref", result_ref).with_some("error", error))?;
         self.stage = Stage::Told(status);
         Ok(())
     }

@@ -245,18 +245,23 @@ impl Actions {
     pub fn resolve(&self, id: &str, decision: &Decision) -> Result<()> {
         let _step = self.step();
         let begun = self.orphan(id)?;
+        let redact = |text: &String| self.inner.ground.redactor.redact(text);
         let (result_ref, error) = match decision {
-            Decision::Completed(result_ref) => (result_ref.as_deref(), None),
-            Decision::Failed(error) => (None, Some(self.inner.ground.redactor.redact(error))),
+            Decision::Completed(result_ref) => (result_ref.as_ref().map(redact), None),
+            Decision::Failed(error) => (None, Some(redact(error))),
             Decision::Retry | Decision::NeedsHuman => (None, None),
         };
-        if let Some(result_ref) = result_ref.filter(|result_ref| result_ref.starts_with("artifacts/"))
+        if let Some(result_ref) = result_ref.as_deref().filter(|result_ref| result_ref.starts_with("artifacts/"))
             && !self.inner.artifacts.holds(result_ref)?
         {
             return Err(Error::input("the result of an action", "an artifact that is there", result_ref));
         }
         let (status, at) = (decision.status(), self.inner.ground.clock.now());
-        let settled = Settled { status, result_ref, error: error.as_deref(), at };
+        let settled = Settled { status, result_ref: result_ref.as_deref(), error: error.as_deref(), at };
+        // Before it counts: a decision that nobody can read about is never made. One that is audited and then lost in a crash is
+        // made and audited again.
+        let note = AuditNote::new("ACTION_RESOLVED").action(id).trace(&begun.trace).with("decision", status.as_str());
+        self.note(&note.with_some("result_ref", settled.result_ref).with_some("error", settled.error))?;
         let from: &[Status] =
             if status == Status::NeedsHuman { &[Status::Started] } else { &[Status::Started, Status::NeedsHuman] };
         // It may have been left before its row was made.
@@ -270,9 +275,7 @@ impl Actions {
             Some(begun) if status.is_open() => begun.status = status,
             _ => drop(open.remove(id)),
         }
-        drop(open);
-        let note = AuditNote::new("ACTION_RESOLVED").action(id).trace(begun.trace).with("decision", status.as_str());
-        self.note(&note)
+        Ok(())
     }
 
     fn orphan(&self, id: &str) -> Result<Begun> {

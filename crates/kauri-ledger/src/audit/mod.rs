@@ -62,6 +62,14 @@ impl AuditNote {
         self.detail.insert(name.into(), text.as_ref().to_owned());
         self
     }
+
+    /// The same, if there is something to say.
+    pub(crate) fn with_some(self, name: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.with(name, text),
+            None => self,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

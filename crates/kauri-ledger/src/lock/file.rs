@@ -171,3 +171,34 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// A child that has the same open file as we do, as a forked one has that runs no program of its own.
+    fn forked(lock: &LockFile) -> std::process::Child {
+        let same = Stdio::from(lock.file.try_clone().unwrap());
+        Command::new("sleep").arg("60").stdin(same).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_forked_child_does_not_keep_a_lock_that_was_given_back() {
+        let directory = std::env::temp_dir().join(format!("kauri-ledger-forked-{}", std::process::id()));
+        let path = directory.join("lock");
+        let acquire = || LockFile::acquire(&path, 0, Timestamp(0), true);
+        let lock = acquire().unwrap();
+        let mut child = forked(&lock);
+        let while_held = acquire().map(drop);
+        drop(lock);
+        // The child lives and has the file open.
+        let (after, probed) = (acquire().map(drop), probe(&path, Timestamp(0)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(matches!(while_held, Err(Error::Locked { holder: Some(_), .. })), "{while_held:?}");
+        assert!(after.is_ok(), "{after:?}");
+        assert_eq!(probed.unwrap(), LockState::Free);
+    }
+}

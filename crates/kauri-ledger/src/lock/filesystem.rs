@@ -110,6 +110,15 @@ mod tests {
         assert!(judge(None, Path::new("/srv/OneDrive - Kauri/x")).is_some());
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_is_asked_what_file_system_it_is() {
+        // A file system that every Linux has, and whose number is no secret.
+        assert_eq!(magic(Path::new("/proc")).unwrap(), Some(0x9fa0));
+        assert_ne!(magic(&std::env::temp_dir()).unwrap(), Some(0x9fa0));
+        assert!(magic(Path::new("/no such directory")).is_err());
+    }
+
     #[test]
     fn this_machines_disk_is_fine() {
         assert!(check(&std::env::temp_dir()).is_ok());

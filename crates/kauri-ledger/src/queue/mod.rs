@@ -9,7 +9,8 @@
 //!
 //! The writer is a part that callers play in turn: whoever finds it free writes for all that wait. A lone caller so pays for its
 //! own commit and nothing else, and a thread of the queue's own, with two hand-overs for each commit, is not needed. A batch is
-//! written as soon as the one before is done, so nobody waits for a timer.
+//! written as soon as the one before is done, so nobody waits for a timer; what comes while its operations are carried out still
+//! goes with it, so that those who were just answered and come again need not wait for one commit more.
 //!
 //! Each transaction writes its number into `writer_epochs`. After a commit whose answer was lost (the disk failed, the writer
 //! panicked) that row says whether it happened, and a caller is told *unknown* only if even that cannot be read.
@@ -31,7 +32,7 @@ use rusqlite::Connection;
 
 pub use self::op::{Op, Value};
 use self::session::{Session, Sqlite, is_fatal};
-use self::transaction::{Ended, Progress};
+use self::transaction::{Ended, Progress, Submissions};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -40,6 +41,8 @@ use crate::group::Group;
 pub const CAPACITY: usize = 1_000;
 /// How many operations go into one transaction.
 pub const BATCH_OPS_MAX: usize = 100;
+/// How many batches one caller writes before it goes on with its own work: so many commits it may wait longer than others.
+const BATCHES_IN_A_ROW_MAX: usize = 8;
 /// How often a writer that panicked is started again.
 pub const RESTARTS_MAX: u32 = 3;
 /// How long it pauses before that.
@@ -134,8 +137,8 @@ struct Batch {
     callers: Arc<Group<Answers>>,
 }
 
-/// One for each submission of a batch; taken by whoever made it.
-type Answers = Vec<Option<Result<Applied>>>;
+/// One for each submission of a batch; taken by whoever made it, and by nobody else.
+type Answers = Vec<Mutex<Option<Result<Applied>>>>;
 
 #[derive(Clone)]
 enum Closed {
@@ -230,48 +233,57 @@ impl Queue {
             } else {
                 drop(state);
                 if at > 0 {
-                    return callers.wait(|answers| take(answers, at));
+                    return take(callers.wait(), at);
                 }
                 callers.wait_for_call();
             }
-            if let Some(answer) = callers.take(|answers| take(answers, at)) {
-                return answer;
+            if let Some(answers) = callers.end() {
+                return take(answers, at);
             }
             state = self.state();
         }
     }
 
-    /// Writes the batch that waits longest, and wakes its callers.
-    fn write_first(&self, mut state: MutexGuard<'_, State>) {
-        let Some(batch) = state.waiting.pop_front() else { return };
-        state.writing = true;
-        state.depth -= batch.submissions.len();
-        let session = state.session.take();
-        drop(state);
-        let (session, answers) = self.write(session, &batch.submissions);
-        let mut state = self.state();
+    /// Writes the batch that waits longest, then the next, some in a row, and wakes their callers. Who was answered comes again while
+    /// the next batch is written, and goes with it; if the part were handed on at once, half of the callers would always miss it.
+    fn write_first<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        for _ in 0..BATCHES_IN_A_ROW_MAX {
+            // Taken whole, however large it is.
+            let Some(first) = state.take(usize::MAX) else { break };
+            state.writing = true;
+            let session = state.session.take();
+            drop(state);
+            let mut taken = Taken { queue: self, ops: 0, submissions: Vec::new(), groups: Vec::new() };
+            taken.add(first);
+            let (session, answers) = self.write(session, &mut taken);
+            taken.tell(answers);
+            state = self.state();
+            state.session = session;
+        }
         state.writing = false;
-        state.session = session;
         // Whoever waits longest writes next, unless another caller comes first.
         let next = state.waiting.front().map(|next| Arc::clone(&next.callers));
         let outside = state.outside;
         drop(state);
         next.into_iter().for_each(|next| next.call());
-        batch.callers.tell(answers.into_iter().map(Some).collect());
         if outside > 0 {
             self.shared.places.notify_all();
         }
     }
 
     /// Writes a batch. Returns the session, if it can be used again, and an answer for each submission.
-    fn write(&self, session: Option<Box<dyn Session>>, batch: &[Vec<Op>]) -> Written {
+    fn write(&self, session: Option<Box<dyn Session>>, batch: &mut dyn Submissions) -> Written {
+        let number = match self.next_batch() {
+            Ok(number) => number,
+            Err(why) => return (None, not_applied(batch.all(), &why)),
+        };
         let mut session = match session.map_or_else(|| (self.shared.connect)(), Ok) {
             Ok(session) => session,
-            Err(error) => return (None, not_applied(batch, &format!("the database cannot be opened: {error}"))),
+            Err(error) => return (None, not_applied(batch.all(), &format!("the database cannot be opened: {error}"))),
         };
-        let (number, mut progress) = (self.next_batch(), Progress::default());
-        let key = (self.shared.epoch, number);
+        let (key, mut progress) = ((self.shared.epoch, number), Progress::default());
         let ran = catch_unwind(AssertUnwindSafe(|| transaction::run(&mut *session, batch, key, &mut progress)));
+        let batch = batch.all();
         let Progress { answers, is_committing } = progress;
         match ran {
             Ok(Ended::Answered) => {
@@ -316,7 +328,7 @@ impl Queue {
                 answers.push(Err(Error::Sql { doing: "write to the database", cause }));
                 continue;
             }
-            let (kept, answer) = self.write(session, std::slice::from_ref(ops));
+            let (kept, answer) = self.write(session, &mut std::slice::from_ref(ops));
             session = kept;
             answers.extend(answer);
         }
@@ -381,10 +393,10 @@ impl Queue {
         }
     }
 
-    fn give_up(&self, why: &str) {
+    pub(crate) fn give_up(&self, why: &str) {
         let waiting = {
             let mut state = self.state();
-            if state.closed.is_some() {
+            if matches!(state.closed, Some(Closed::GivenUp(_))) {
                 return;
             }
             state.closed = Some(Closed::GivenUp(why.to_owned()));
@@ -392,16 +404,23 @@ impl Queue {
             std::mem::take(&mut state.waiting)
         };
         for batch in waiting {
-            batch.callers.tell(not_applied(&batch.submissions, why).into_iter().map(Some).collect());
+            batch.callers.tell(to_be_taken(not_applied(&batch.submissions, why)));
         }
         self.shared.places.notify_all();
-        (self.shared.alarm)(&format!("writer queue: {why}"));
+        let alarm = || (self.shared.alarm)(&format!("writer queue: {why}"));
+        // Whatever the alarm does, whoever waits for this batch is told of it.
+        let _panicked = catch_unwind(AssertUnwindSafe(alarm));
     }
 
-    fn next_batch(&self) -> i64 {
+    /// The number of the next batch; or why there is none any more. A batch of this epoch after one that nobody knows about would
+    /// hide whether that one was committed.
+    fn next_batch(&self) -> std::result::Result<i64, String> {
         let mut state = self.state();
+        if let Some(Closed::GivenUp(why)) = &state.closed {
+            return Err(why.clone());
+        }
         state.batch += 1;
-        state.batch
+        Ok(state.batch)
     }
 
     fn committed(&self, submissions: usize) {
@@ -467,16 +486,65 @@ impl State {
         (Arc::clone(&batch.callers), batch.submissions.len() - 1)
     }
 
+    /// The batch that waits longest, if it has no more operations than that.
+    fn take(&mut self, ops_max: usize) -> Option<Batch> {
+        let batch = self.waiting.pop_front_if(|batch| batch.ops <= ops_max)?;
+        self.depth -= batch.submissions.len();
+        Some(batch)
+    }
+
     fn waits(&self, callers: &Arc<Group<Answers>>) -> bool {
         self.waiting.iter().any(|batch| Arc::ptr_eq(&batch.callers, callers))
+    }
+}
+
+/// What one transaction writes: the batch that was waiting, and those that came while it was carried out.
+struct Taken<'a> {
+    queue: &'a Queue,
+    ops: usize,
+    submissions: Vec<Vec<Op>>,
+    /// Whose they are, and how many of them.
+    groups: Vec<(Arc<Group<Answers>>, usize)>,
+}
+
+impl Taken<'_> {
+    fn add(&mut self, batch: Batch) {
+        let Batch { mut submissions, ops, callers } = batch;
+        self.ops += ops;
+        self.groups.push((callers, submissions.len()));
+        self.submissions.append(&mut submissions);
+    }
+
+    fn tell(self, answers: Vec<Result<Applied>>) {
+        assert_eq!(answers.len(), self.submissions.len(), "every submission has its answer");
+        let mut answers = answers.into_iter();
+        for (callers, count) in self.groups {
+            callers.tell(to_be_taken(answers.by_ref().take(count).collect()));
+        }
+    }
+}
+
+impl Submissions for Taken<'_> {
+    fn all(&self) -> &[Vec<Op>] {
+        &self.submissions
+    }
+
+    fn more(&mut self) -> bool {
+        let batch = BATCH_OPS_MAX.checked_sub(self.ops).and_then(|most| self.queue.state().take(most));
+        batch.map(|batch| self.add(batch)).is_some()
     }
 }
 
 /// The session, if it can be used again, and an answer for each submission.
 type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
 
-fn take(answers: &mut Answers, at: usize) -> Result<Applied> {
-    answers.get_mut(at).and_then(Option::take).expect("every submission has one answer, for one caller")
+fn to_be_taken(answers: Vec<Result<Applied>>) -> Answers {
+    answers.into_iter().map(|answer| Mutex::new(Some(answer))).collect()
+}
+
+fn take(answers: &Answers, at: usize) -> Result<Applied> {
+    let answer = answers.get(at).and_then(|answer| answer.lock().unwrap_or_else(PoisonError::into_inner).take());
+    answer.expect("every submission has one answer, for one caller")
 }
 
 fn not_applied(batch: &[Vec<Op>], why: &str) -> Vec<Result<Applied>> {

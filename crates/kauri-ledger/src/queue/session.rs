@@ -33,7 +33,15 @@ pub(crate) const BUSY_MS: u64 = 5_000;
 pub(crate) fn connect(path: &Path) -> Answer<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS))?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        // Where there is no shared memory SQLite goes on in another mode, in which readers and the writer wait for each other.
+        let text = format!("expected the journal mode wal, found {mode}: is this a disk of this machine?");
+        return Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN),
+            Some(text),
+        ));
+    }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // In kibibytes: a start compares many rows with the journal.
@@ -117,5 +125,28 @@ impl ToSql for Value {
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
             Self::Blob(bytes) => ValueRef::Blob(bytes),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a database is a file")]
+    fn every_connection_has_the_agreed_settings() {
+        let directory = std::env::temp_dir().join(format!("kauri-session-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        for _ in 0..2 {
+            let connection = connect(&directory.join("db")).unwrap();
+            let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            // FULL is 2.
+            let found = (mode.as_str(), number("synchronous"), number("foreign_keys"), number("busy_timeout"));
+            assert_eq!(found, ("wal", 2, 1, 5_000));
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+        let error = connect(Path::new(":memory:")).map(drop).unwrap_err();
+        assert!(error.to_string().contains("expected the journal mode wal, found memory"), "{error}");
     }
 }

@@ -29,8 +29,8 @@ const TROUBLES: [Trouble; 4] = [Trouble::Panics, Trouble::FailsBefore, Trouble::
 /// What is ordered for all sessions together.
 #[derive(Default)]
 struct Orders {
-    /// The call that goes wrong, counted from 1, and how many after it do too.
-    trouble: Mutex<Option<(u32, u32, Trouble)>>,
+    /// Which calls go wrong, counted from 1, and how.
+    trouble: Mutex<Vec<(std::ops::Range<u32>, Trouble)>>,
     calls: AtomicU32,
     struck: AtomicU32,
     /// Whether a transaction may begin.
@@ -40,20 +40,23 @@ struct Orders {
 
 impl Orders {
     fn order(&self, nth: u32, times: u32, trouble: Trouble) {
+        self.order_all(vec![(nth..nth + times, trouble)]);
+    }
+
+    fn order_all(&self, trouble: Vec<(std::ops::Range<u32>, Trouble)>) {
         self.calls.store(0, Ordering::SeqCst);
         self.struck.store(0, Ordering::SeqCst);
-        *self.trouble.lock().unwrap() = Some((nth, times, trouble));
+        *self.trouble.lock().unwrap() = trouble;
     }
 
     fn heal(&self) {
-        *self.trouble.lock().unwrap() = None;
+        self.trouble.lock().unwrap().clear();
     }
 
     fn strikes(&self) -> Option<Trouble> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let ordered = *self.trouble.lock().unwrap();
-        let struck =
-            ordered.filter(|(nth, times, _)| (*nth..nth + times).contains(&call)).map(|(_, _, trouble)| trouble);
+        let ordered = self.trouble.lock().unwrap();
+        let struck = ordered.iter().find(|(calls, _)| calls.contains(&call)).map(|(_, trouble)| *trouble);
         self.struck.fetch_add(u32::from(struck.is_some()), Ordering::SeqCst);
         struck
     }
@@ -231,13 +234,13 @@ fn submissions_that_wait_go_into_one_transaction() {
             let queue = &fixture.queue;
             scope.spawn(move || queue.submit(INSERT, [id.into(), "x".into()]).unwrap());
         }
-        // One writes and stands at the gate, the others wait.
+        // One writes and stands at the gate, the others wait; they come before it commits, so they go with it.
         fixture.until(|stats| stats.depth == 50);
         fixture.orders.shut(false);
     });
     let stats = fixture.queue.stats();
-    assert_eq!((stats.batches, stats.submissions, stats.batch_max, stats.depth), (2, 51, 50, 0));
-    assert_eq!((fixture.rows().len(), fixture.marked()), (51, 2));
+    assert_eq!((stats.batches, stats.submissions, stats.batch_max, stats.depth), (1, 51, 51, 0));
+    assert_eq!((fixture.rows().len(), fixture.marked()), (51, 1));
 }
 
 #[test]
@@ -254,6 +257,7 @@ fn a_transaction_has_a_hundred_operations_at_most_and_keeps_submissions_whole() 
     });
     let stats = fixture.queue.stats();
     assert_eq!((stats.batches, stats.batch_max, fixture.rows().len()), (1 + 4, 2, 320));
+    assert_eq!(fixture.marked(), 5, "the first had forty, and the next eighty");
     // One that is larger than a transaction's share goes alone.
     fixture.queue.submit_batch((1_000..1_150).map(insert)).unwrap();
     assert_eq!(fixture.rows().len(), 470);
@@ -355,35 +359,48 @@ fn closing_drains_and_then_refuses() {
     fixture.queue.close();
 }
 
-/// What callers are told about a batch in which one call goes wrong is what the database holds.
+/// What callers are told about a batch in which one call goes wrong, and some after it, is what the database holds.
 fn check_told(trouble: Trouble, nth: u32, times: u32, has_fault: bool) -> bool {
-    let fixture = Fixture::new(&format!("told-{trouble:?}-{nth}-{times}-{has_fault}"), CAPACITY);
+    let is_running = check_all_told(vec![(nth..nth + times, trouble)], has_fault);
+    assert!(times > 1 || is_running != Some(false), "{trouble:?} {nth}: one failure is survived");
+    is_running.is_some()
+}
+
+/// The same with any orders. Answers whether the queue runs, if one of them struck.
+fn check_all_told(orders: Vec<(std::ops::Range<u32>, Trouble)>, has_fault: bool) -> Option<bool> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let fixture = Fixture::new(&format!("told-{}", COUNT.fetch_add(1, Ordering::SeqCst)), CAPACITY);
     fixture.queue.submit_batch([insert(100)]).unwrap();
-    fixture.orders.order(nth, times, trouble);
+    let name = format!("{orders:?} {has_fault}");
+    fixture.orders.order_all(orders);
     // One that works, one that may have a bad second operation, one of two operations.
     let second = if has_fault { vec![insert(2), insert(100)] } else { vec![insert(2)] };
     let batch = [vec![insert(1)], second, vec![insert(3), insert(4)]];
     let session = fixture.queue.state().session.take();
-    let (session, answers) = fixture.queue.write(session, &batch);
+    let (session, answers) = fixture.queue.write(session, &mut &batch[..]);
     fixture.queue.state().session = session;
-    assert_eq!(answers.len(), 3, "{trouble:?} {nth}: every caller is answered");
+    assert_eq!(answers.len(), 3, "{name}: every caller is answered");
     let struck = fixture.orders.struck.load(Ordering::SeqCst) > 0;
     fixture.orders.heal();
     let rows: Vec<i64> = fixture.rows().into_iter().map(|(id, _)| id).collect();
+    let mut unknown = Vec::new();
     for (answer, ids) in answers.into_iter().zip([&[1_i64][..], &[2], &[3, 4]]) {
         let found: Vec<bool> = ids.iter().map(|id| rows.contains(id)).collect();
-        assert!(found.iter().all(|is_there| *is_there == found[0]), "{trouble:?} {nth}: half of a submission");
+        assert!(found.iter().all(|is_there| *is_there == found[0]), "{name}: half of a submission");
         match answer {
-            Ok(applied) => assert!(found[0] && applied.rows == ids.len(), "{trouble:?} {nth}: {ids:?} is not there"),
-            Err(Error::Unknown { key, .. }) => assert_eq!(found[0], fixture.marked() == key.batch, "{trouble:?} {nth}"),
-            Err(error) => assert!(!found[0], "{trouble:?} {nth}: {ids:?} is there, in spite of {error}"),
+            Ok(applied) => assert!(found[0] && applied.rows == ids.len(), "{name}: {ids:?} is not there"),
+            Err(Error::Unknown { key, .. }) => {
+                unknown.push(key);
+                assert_eq!(found[0], fixture.marked() == key.batch, "{name}");
+            }
+            Err(error) => assert!(!found[0], "{name}: {ids:?} is there, in spite of {error}"),
         }
     }
+    assert!(unknown.windows(2).all(|two| two[0] == two[1]), "{name}: one batch at most is unknown, {unknown:?}");
     // Life goes on, unless it cannot be known what happened.
     let goes_on = fixture.queue.submit_batch([insert(200)]);
-    assert_eq!(goes_on.is_ok(), fixture.queue.stats().is_running, "{trouble:?} {nth}: {goes_on:?}");
-    assert!(times > 1 || fixture.queue.stats().is_running, "{trouble:?} {nth}: one failure is survived");
-    struck
+    assert_eq!(goes_on.is_ok(), fixture.queue.stats().is_running, "{name}: {goes_on:?}");
+    struck.then(|| fixture.queue.stats().is_running)
 }
 
 #[test]
@@ -397,6 +414,55 @@ fn every_failing_call_is_told_as_it_is() {
             assert!(calls >= least, "{trouble:?}, {has_fault}: only {calls} calls were failed");
         }
     }
+}
+
+#[test]
+fn whatever_fails_one_after_the_other_is_told_as_it_is() {
+    let mut random = 3_u64;
+    let mut below = move |most: u32| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(random >> 33).unwrap() % most
+    };
+    let (mut survived, mut given_up) = (0, 0);
+    for round in 0..150 {
+        // Some calls in a row, a while of peace, some more.
+        let mut at = 1;
+        let orders = (0..2 + below(3)).map(|_| {
+            let first = at + below(9);
+            at = first + 1 + below(3);
+            (first..at, TROUBLES[below(4) as usize])
+        });
+        match check_all_told(orders.collect(), round % 2 == 0) {
+            Some(true) => survived += 1,
+            Some(false) => given_up += 1,
+            None => {}
+        }
+    }
+    assert!(survived > 10 && given_up > 10, "{survived} survived, {given_up} given up");
+}
+
+#[test]
+fn nothing_is_written_after_a_batch_that_nobody_knows_about() {
+    let fixture = Fixture::new("unknown", CAPACITY);
+    // The transaction is lost as a whole; then each submission is tried alone, and of the first the commit's answer is lost, and
+    // the database cannot be asked.
+    let commit = 4;
+    fixture.orders.order_all(vec![(2..3, Trouble::Aborts), (2 + commit..4 + commit, Trouble::FailsAfter)]);
+    let session = fixture.queue.state().session.take();
+    let (_, answers) = fixture.queue.write(session, &mut &[vec![insert(1)], vec![insert(2)], vec![insert(3)]][..]);
+    fixture.orders.heal();
+    let told: Vec<&str> = answers
+        .iter()
+        .map(|answer| match answer {
+            Err(Error::Unknown { .. }) => "unknown",
+            Err(Error::NotApplied { .. }) => "not applied",
+            Err(_) => "failed",
+            Ok(_) => "applied",
+        })
+        .collect();
+    assert_eq!(told, ["failed", "unknown", "not applied"]);
+    let Err(Error::Unknown { key, .. }) = answers[1] else { panic!("{answers:?}") };
+    assert_eq!((fixture.marked(), fixture.rows().len()), (key.batch, 1), "the key tells that it was applied");
 }
 
 /// Every way in which SQLite lets a statement fail: it alone, what it did so far not, the whole transaction; and triggers.
@@ -454,7 +520,7 @@ fn a_batch_does_what_its_submissions_would_do_one_after_the_other() {
             };
             let batch: Vec<Vec<Op>> = (0..2 + batch).map(|at| (0..=at % 3).map(&mut op).collect()).collect();
             let session = fixture.queue.state().session.take();
-            let (session, answers) = fixture.queue.write(session, &batch);
+            let (session, answers) = fixture.queue.write(session, &mut &batch[..]);
             fixture.queue.state().session = session;
             for (ops, answer) in batch.iter().zip(answers) {
                 let expected = model(&mut alone, ops);
@@ -481,7 +547,7 @@ fn a_disk_that_is_full_applies_nothing_twice() {
     let connection = connect(&fixture.directory.join("db")).unwrap();
     connection.pragma_update(None, "max_page_count", 12).unwrap();
     let batch = [vec![insert(1)], vec![Op::new(INSERT, [2.into(), "x".repeat(1 << 20).into()])], vec![insert(3)]];
-    let (_, answers) = fixture.queue.write(Some(Box::new(Sqlite { connection })), &batch);
+    let (_, answers) = fixture.queue.write(Some(Box::new(Sqlite { connection })), &mut &batch[..]);
     assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
     assert!(answers[1].as_ref().unwrap_err().to_string().contains("full"), "{answers:?}");
     assert_eq!(fixture.rows().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 3]);

@@ -14,6 +14,24 @@ pub(super) enum Ended {
     Doubtful(String),
 }
 
+/// What a transaction writes. It may grow until it is committed.
+pub(super) trait Submissions {
+    /// What there is so far.
+    fn all(&self) -> &[Vec<Op>];
+    /// Adds what has come meanwhile, at the end. Whether something has.
+    fn more(&mut self) -> bool;
+}
+
+impl Submissions for &[Vec<Op>] {
+    fn all(&self) -> &[Vec<Op>] {
+        self
+    }
+
+    fn more(&mut self) -> bool {
+        false
+    }
+}
+
 /// How far a transaction has come: known also after a panic.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -26,7 +44,12 @@ pub(super) struct Progress {
 /// A savepoint for each submission costs about as much as the submission, and nearly always all of them go well. So they are
 /// first tried without. If one fails, nothing has happened yet: all of it is rolled back, and they are tried again with a
 /// savepoint each, so that the one at fault fails alone.
-pub(super) fn run(session: &mut dyn Session, batch: &[Vec<Op>], key: (i64, i64), progress: &mut Progress) -> Ended {
+pub(super) fn run(
+    session: &mut dyn Session,
+    batch: &mut dyn Submissions,
+    key: (i64, i64),
+    progress: &mut Progress,
+) -> Ended {
     match try_run(session, batch, key, progress) {
         Ok(()) => Ended::Answered,
         Err(ended) => ended,
@@ -35,17 +58,22 @@ pub(super) fn run(session: &mut dyn Session, batch: &[Vec<Op>], key: (i64, i64),
 
 type Step<T> = std::result::Result<T, Ended>;
 
-fn try_run(session: &mut dyn Session, batch: &[Vec<Op>], key: (i64, i64), progress: &mut Progress) -> Step<()> {
+fn try_run(
+    session: &mut dyn Session,
+    batch: &mut dyn Submissions,
+    key: (i64, i64),
+    progress: &mut Progress,
+) -> Step<()> {
     begin(session)?;
     if !together(session, batch, progress)? {
         session.rollback().map_err(|error| Ended::Doubtful(format!("cannot roll back: {error}")))?;
-        if batch.len() == 1 {
+        if batch.all().len() == 1 {
             return Ok(());
         }
         begin(session)?;
-        apart(session, batch, progress)?;
+        apart(session, batch.all(), progress)?;
     }
-    assert_eq!(progress.answers.len(), batch.len(), "every submission has its answer");
+    assert_eq!(progress.answers.len(), batch.all().len(), "every submission has its answer");
     commit(session, key, progress)
 }
 
@@ -53,17 +81,22 @@ fn begin(session: &mut dyn Session) -> Step<()> {
     session.begin().map_err(|error| abort(session, None, error))
 }
 
-/// All submissions, up to the first that fails. Whether none did.
-fn together(session: &mut dyn Session, batch: &[Vec<Op>], progress: &mut Progress) -> Step<bool> {
-    for (at, ops) in batch.iter().enumerate() {
-        let answer = execute(session, ops).map_err(|error| abort(session, Some(at), error))?;
-        let is_well = answer.is_ok();
-        progress.answers.push(answer);
-        if !is_well {
-            return Ok(false);
+/// All submissions, and those that come meanwhile, up to the first that fails. Whether none did.
+fn together(session: &mut dyn Session, batch: &mut dyn Submissions, progress: &mut Progress) -> Step<bool> {
+    loop {
+        while let Some(ops) = batch.all().get(progress.answers.len()) {
+            let at = progress.answers.len();
+            let answer = execute(session, ops).map_err(|error| abort(session, Some(at), error))?;
+            let is_well = answer.is_ok();
+            progress.answers.push(answer);
+            if !is_well {
+                return Ok(false);
+            }
+        }
+        if !batch.more() {
+            return Ok(true);
         }
     }
-    Ok(true)
 }
 
 /// Each submission in a savepoint of its own.

@@ -375,6 +375,52 @@ fn a_compacted_journal_keeps_every_open_action() {
 }
 
 #[test]
+fn a_long_journal_is_written_anew_at_the_next_start() {
+    let scratch = Scratch::new("long");
+    let (ledger, _) = scratch.ledger();
+    complete(&ledger, "done");
+    drop(ledger.begin("open", "t", "half a thing").unwrap());
+    drop(ledger);
+    // What this program does not know of a line is left alone; here it makes the lines long.
+    let wal = scratch.read(WAL);
+    let pad = "x".repeat(23 << 20);
+    let longer = |line: &str| {
+        let (line, place) = line.split_once(r#","seq""#).unwrap();
+        let line = format!(r#"{line},"pad":"{pad}","seq"{}"#, place.split_once(r#","checksum""#).unwrap().0);
+        format!("{line},\"checksum\":\"{:016x}\"}}\n", twox_hash::XxHash3_64::oneshot(line.as_bytes()))
+    };
+    scratch.write(WAL, &wal.lines().map(longer).collect::<String>());
+    let (ledger, found) = scratch.ledger();
+    assert_eq!((found.lines, found.orphans.len(), found.findings.len()), (3, 1, 0));
+    let wal = scratch.read(WAL);
+    assert!(
+        wal.len() < 1_000 && wal.contains(r#""action_id":"open""#) && wal.lines().count() == 1,
+        "{} bytes",
+        wal.len()
+    );
+    ledger.resolve("open", &Decision::Retry).unwrap();
+    assert_eq!(ledger.check().unwrap(), []);
+}
+
+#[test]
+fn a_decision_that_cannot_be_audited_is_not_made() {
+    let scratch = Scratch::new("unaudited");
+    let clock = scratch.clock.clone();
+    let (ledger, _) = scratch.ledger();
+    drop(ledger.begin("a", "t", "x").unwrap());
+    // A new day, whose file cannot be made: its name is a directory's.
+    clock.advance(std::time::Duration::from_secs(86_400));
+    std::fs::create_dir(scratch.home().join("audit/2026-02-22.jsonl")).unwrap();
+    assert!(ledger.resolve("a", &Decision::Retry).is_err());
+    assert_eq!(ledger.actions().orphans().len(), 1, "nothing is decided");
+    assert_ne!(status(&ledger, "a"), Some(Status::Retriable));
+    std::fs::remove_dir(scratch.home().join("audit/2026-02-22.jsonl")).unwrap();
+    ledger.resolve("a", &Decision::Retry).unwrap();
+    assert_eq!(scratch.read("audit/2026-02-22.jsonl").matches("ACTION_RESOLVED").count(), 1);
+    assert_eq!(ledger.check().unwrap(), []);
+}
+
+#[test]
 fn an_older_copy_of_the_database_is_compared_with_a_journal_that_was_compacted_since() {
     let scratch = Scratch::new("older-copy");
     let (ledger, _) = scratch.ledger();
@@ -430,6 +476,13 @@ fn no_secret_is_written_anywhere() {
     drop(ledger.begin("b", "t", &task).unwrap());
     ledger.resolve("b", &Decision::Failed(canary.to_owned())).unwrap();
     ledger.audit().append(&kauri_ledger::AuditNote::new("X").with("y", canary)).unwrap();
+    let address = format!("https://ann:{canary}@kauri.example/x");
+    ledger.begin("c", "t", "x").unwrap().complete(Some(&address)).unwrap();
+    drop(ledger.begin("d", "t", "x").unwrap());
+    ledger.resolve("d", &Decision::Completed(Some(address))).unwrap();
+    ledger.stop(canary).unwrap();
+    ledger.resume().unwrap();
+    ledger.stop(&format!("{canary} again")).unwrap();
     drop(ledger);
     let mut looked = 0;
     let mut left = vec![scratch.home()];

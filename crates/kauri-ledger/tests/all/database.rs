@@ -1,6 +1,6 @@
 //! The state database, as others see it.
 
-use kauri_ledger::{BatchKey, Error, Value};
+use kauri_ledger::{BatchKey, Error, Op, Value};
 
 use crate::scratch::Scratch;
 
@@ -56,6 +56,58 @@ fn state_and_runs_are_kept() {
     // Somebody else reads it while it is in use.
     let status: String = scratch.sql().query_row("SELECT status FROM runs", [], |row| row.get(0)).unwrap();
     assert_eq!(status, "success");
+}
+
+#[test]
+fn it_can_be_read_by_anything_while_it_is_written() {
+    let scratch = Scratch::new("readable");
+    let (ledger, _) = scratch.ledger();
+    let path = scratch.home().join("runtime/runtime.db");
+    let pairs = 40;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let queue = ledger.database().queue();
+            scope.spawn(move || {
+                let insert = |name: String| Op::new("INSERT INTO state VALUES (?1, '', '')", [name.into()]);
+                for at in 0..pairs {
+                    queue
+                        .submit_batch([insert(format!("a-{thread}-{at}")), insert(format!("b-{thread}-{at}"))])
+                        .unwrap();
+                }
+            });
+        }
+        // A reader that may not write, and is told of no lock: it sees every submission whole.
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let reader = rusqlite::Connection::open_with_flags(&path, flags).unwrap();
+        let count = || -> (i64, i64) {
+            let sql =
+                "SELECT count(*) FILTER (WHERE key LIKE 'a-%'), count(*) FILTER (WHERE key LIKE 'b-%') FROM state";
+            reader.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+        };
+        loop {
+            let (a, b) = count();
+            assert_eq!(a, b, "half of a submission");
+            if a == 4 * pairs {
+                break;
+            }
+        }
+    });
+    // What SQLite itself says of a copy that is made meanwhile.
+    let copy = scratch.home().join("copy.db");
+    scratch.sql().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    let sound: String = rusqlite::Connection::open(&copy)
+        .and_then(|copy| copy.query_row("PRAGMA integrity_check", [], |row| row.get(0)))
+        .unwrap();
+    assert_eq!(sound, "ok");
+}
+
+#[test]
+fn foreign_keys_are_kept_by_whatever_is_written() {
+    let scratch = Scratch::new("foreign-keys");
+    let (ledger, _) = scratch.ledger();
+    let sql = "INSERT INTO action_links VALUES ('nobody', 'needs', 'nobody')";
+    let refused = ledger.database().queue().submit(sql, []).expect_err("there is no such action");
+    assert!(refused.to_string().contains("FOREIGN KEY"), "{refused}");
 }
 
 #[test]

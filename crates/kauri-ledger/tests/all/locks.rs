@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kauri_ledger::{Error, HeldLocks, Holder, Home, LockState, Workspace};
+use kauri_ledger::{Error, HeldLocks, Holder, Home, HomeOptions, LockState, Workspace};
 
 use crate::scratch::{MORNING, Scratch, audit_of};
 
@@ -42,14 +42,42 @@ fn a_home_and_then_workspaces_in_their_order_are_taken_and_the_reverse_is_refuse
 }
 
 #[test]
-fn two_workspaces_are_worked_in_at_once() {
+fn two_threads_work_in_two_workspaces_at_once_in_any_order() {
     let scratch = Scratch::new("parallel");
     let home = scratch.lock().unwrap();
-    // Each for itself, so that no order is asked for.
     let later = home.workspace(scratch.directory("b")).unwrap();
-    let earlier = home.workspace(scratch.directory("a")).unwrap();
+    std::thread::scope(|scope| {
+        // Each thread for itself, so that no order is asked for.
+        let other = scope.spawn(|| {
+            let earlier = home.workspace(scratch.directory("a")).unwrap();
+            let taken = refusal(home.workspace(scratch.directory("b")));
+            assert!(matches!(taken, Error::Locked { .. }), "{taken}");
+            assert!(matches!(refusal(home.workspace(earlier.directory())), Error::Locked { .. }));
+        });
+        other.join().unwrap();
+    });
     assert!(matches!(refusal(home.workspace(later.directory())), Error::Locked { .. }));
-    assert!(matches!(refusal(home.workspace(earlier.directory())), Error::Locked { .. }));
+}
+
+#[test]
+fn a_thread_takes_nothing_that_comes_before_what_it_has() {
+    let scratch = Scratch::new("before");
+    let (a, b) = (scratch.directory("a"), scratch.directory("b"));
+    let home = scratch.lock().unwrap();
+    let later = home.workspace(&b).unwrap();
+    // Past `next`, which asks for the order by itself.
+    let error = refusal(home.workspace(&a));
+    assert!(matches!(&error, Error::LockOrder { held, wanted } if *held == b && *wanted == a), "{error}");
+    // A home comes before every workspace, also another home.
+    let other = scratch.directory("other");
+    let error = refusal(Home::lock(&other));
+    assert!(matches!(&error, Error::LockOrder { held, wanted } if *held == b && *wanted == other), "{error}");
+    assert!(Home::probe(&other).unwrap().is_free() && Workspace::probe(&a).unwrap().is_free(), "nothing was taken");
+    let audit = scratch.read(audit_of("2026-02-21").to_str().unwrap());
+    assert_eq!(audit.matches(r#""kind":"LOCK_ORDER_VIOLATION""#).count(), 2);
+    drop(later);
+    drop(home.workspace(&a).unwrap());
+    drop(Home::lock(&other).unwrap());
 }
 
 /// TestLockNonBlocking.
@@ -162,10 +190,10 @@ fn a_lock_whose_file_was_removed_or_replaced_is_lost_and_says_so() {
 }
 
 #[test]
-fn a_child_that_inherits_the_lock_does_not_keep_it_when_it_is_given_back() {
+fn a_child_that_was_started_does_not_have_the_lock() {
     let scratch = Scratch::new("child");
     let home = scratch.lock().unwrap();
-    // A child has none of our descriptors, and so not the lock.
+    // A child that runs its own program has none of our descriptors, and so not the lock. (One that does not is tried in `lock/file.rs`.)
     let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     drop(home);
     let taken = scratch.lock();
@@ -221,4 +249,36 @@ fn directories_are_their_owners_alone() {
         assert_eq!(mode(name), 0o600, "{name}");
     }
     drop(ledger);
+}
+
+#[test]
+fn a_synchronised_folder_is_refused_unless_it_is_forced() {
+    let scratch = Scratch::new("synced");
+    let folders =
+        [scratch.directory("Dropbox/kauri"), scratch.directory("Photos - OneDrive"), scratch.directory("shared/kauri")];
+    std::fs::create_dir(scratch.directory("shared").join(".stfolder")).unwrap();
+    for folder in [&folders[0], &folders[2]] {
+        let error = refusal(Home::lock(folder));
+        assert!(matches!(error, Error::ForeignFileSystem { .. }), "{error}");
+        assert!(matches!(refusal(Home::check_file_system(folder)), Error::ForeignFileSystem { .. }));
+        assert!(Home::probe(folder).unwrap().is_free() && !folder.join(LOCK).exists(), "nothing was made");
+        drop(HomeOptions::new().force().lock(folder).unwrap());
+    }
+    drop(Home::lock(&folders[1]).unwrap());
+    let home = scratch.lock().unwrap();
+    assert!(matches!(refusal(home.workspace(&folders[0])), Error::ForeignFileSystem { .. }), "nor a workspace");
+}
+
+#[test]
+fn a_lock_whose_metadata_cannot_be_written_is_not_held() {
+    let scratch = Scratch::new("no-meta");
+    drop(scratch.lock().unwrap());
+    let aside = scratch.home().join("runtime/home.lock.meta.new");
+    std::fs::remove_file(&aside).unwrap();
+    std::fs::create_dir(&aside).unwrap();
+    let error = refusal(scratch.lock());
+    assert!(error.to_string().contains("write the metadata of"), "{error}");
+    assert_eq!(Home::probe(scratch.home()).unwrap(), LockState::Free, "nobody has it, and nothing says so");
+    std::fs::remove_dir(&aside).unwrap();
+    drop(scratch.lock().unwrap());
 }

@@ -50,7 +50,46 @@ fn what_was_running_stays_stopped_after_the_switch_is_cleared() {
     assert!(watch.is_stopped());
     ledger.resume().unwrap();
     assert!(watch.is_stopped(), "it saw the switch");
-    assert!(!idle.is_stopped() && !ledger.watch().is_stopped());
+    assert!(idle.is_stopped(), "it did not look, and was running all the same");
+    assert!(!ledger.watch().is_stopped(), "what begins now, begins");
+    // Thrown by somebody else: who looked meanwhile stays stopped.
+    let (watch, other) = (ledger.watch(), KillSwitch::of(&scratch.home(), Arc::new(SystemClock)));
+    other.throw("from outside").unwrap();
+    assert!(watch.is_stopped());
+    other.clear().unwrap();
+    assert!(watch.is_stopped());
+    // And it is told when it is taken back here, although it was thrown elsewhere.
+    other.throw("from outside, again").unwrap();
+    ledger.resume().unwrap();
+    let audit = scratch.read("audit/2026-02-21.jsonl");
+    assert!(audit.contains("from outside, again") && audit.matches("KILL_SWITCH_CLEARED").count() == 2, "{audit}");
+}
+
+#[test]
+fn a_stop_that_failed_half_way_is_told_when_it_is_called_again() {
+    let scratch = Scratch::new("stop-again");
+    let (ledger, _) = scratch.ledger();
+    // The row cannot be written: the file is there, and so is the line in the audit.
+    let trigger = "CREATE TRIGGER no BEFORE INSERT ON state BEGIN SELECT raise(ABORT, 'not now'); END";
+    scratch.sql().execute_batch(trigger).unwrap();
+    assert!(ledger.stop("password=abc").is_err() && ledger.begin("a", "t", "x").is_err());
+    scratch.sql().execute_batch("DROP TRIGGER no").unwrap();
+    ledger.stop("another").unwrap();
+    let expected = Some("password=[redacted]".to_owned());
+    assert_eq!(
+        (ledger.database().state("kill_switch").unwrap(), ledger.switch().reason().unwrap()),
+        (expected.clone(), expected)
+    );
+    assert_eq!(ledger.check().unwrap(), []);
+    // The same with the way back.
+    let trigger = "CREATE TRIGGER no BEFORE DELETE ON state BEGIN SELECT raise(ABORT, 'not now'); END";
+    scratch.sql().execute_batch(trigger).unwrap();
+    assert!(ledger.resume().is_err());
+    scratch.sql().execute_batch("DROP TRIGGER no").unwrap();
+    ledger.resume().unwrap();
+    assert_eq!(ledger.check().unwrap(), []);
+    assert!(scratch.read("audit/2026-02-21.jsonl").contains("KILL_SWITCH_CLEARED"));
+    ledger.begin("a", "t", "x").unwrap().complete(None).unwrap();
 }
 
 #[test]
@@ -116,4 +155,24 @@ fn process_groups_are_asked_to_end_and_then_killed() {
     assert!(ledger.register(1).is_err() && ledger.register(0).is_err(), "not everybody's");
     free.kill().unwrap();
     free.wait().unwrap();
+}
+
+#[test]
+fn a_switch_that_cannot_be_read_or_made_is_told_and_stops_what_runs() {
+    let scratch = Scratch::new("unreadable");
+    let (ledger, _) = scratch.ledger();
+    let watch = ledger.watch();
+    assert!(!watch.is_stopped());
+    // There is something of that name, and it cannot be read: nobody knows whether all should stop, so it does.
+    let path = scratch.home().join("runtime/KILL_SWITCH");
+    std::fs::create_dir(&path).unwrap();
+    assert!(ledger.switch().reason().is_err() && ledger.begin("a", "t", "x").is_err());
+    assert!(watch.is_stopped());
+    std::fs::remove_dir(&path).unwrap();
+    assert!(watch.is_stopped() && !ledger.watch().is_stopped());
+    // The switch cannot be made: the caller hears of it, and what runs here is stopped all the same.
+    let (running, nowhere) = (ledger.watch(), KillSwitch::of(&scratch.directory("nowhere"), Arc::new(SystemClock)));
+    let watch = nowhere.watch();
+    assert!(nowhere.throw("enough").is_err() && watch.is_stopped());
+    assert!(!running.is_stopped(), "that was another home");
 }

@@ -1,15 +1,24 @@
 //! The ledger on a simulated disk, crashed at every operation: after each crash it holds exactly what was begun and ended up to
 //! some moment, all that was acknowledged among it, and I1 to I7 hold.
 
+use std::collections::BTreeSet;
+
 use kauri_sim::{Explorer, Failure, Fault, FaultKind};
 use kauri_trial::{Forgets, LedgerTrial};
 
-fn check(seed: u64, points: u64) {
+/// Crashes a ledger so many times. Answers what those crashes did to the disk.
+fn check(seed: u64, points: u64) -> impl Iterator<Item = FaultKind> {
     let report = Explorer::new(seed).points(points).lives(3).explore(&LedgerTrial::new(seed, 4 + seed % 4));
     if let Some(violation) = report.violation {
         panic!("seed {seed}: {violation:?}");
     }
     assert!(report.points >= points, "only {} points", report.points);
+    FaultKind::ALL.iter().copied().filter(move |kind| report.hits.of(*kind) > 0)
+}
+
+/// Whatever a crash or a failing call may do to a disk.
+fn kinds(are: impl Fn(FaultKind) -> bool) -> BTreeSet<FaultKind> {
+    FaultKind::ALL.iter().copied().filter(|kind| are(*kind)).collect()
 }
 
 /// Tests of their own, so that they run side by side: a hundred thousand crashes in all.
@@ -17,7 +26,9 @@ macro_rules! crashes {
     ($($name:ident: $first:expr;)*) => {$(
         #[test]
         fn $name() {
-            ($first..$first + 5).for_each(|seed| check(seed, 5_000));
+            let struck: BTreeSet<FaultKind> = ($first..$first + 5).flat_map(|seed| check(seed, 5_000)).collect();
+            let missed = &kinds(|kind| kind < FaultKind::SyncFailed) - &struck;
+            assert!(missed.is_empty(), "no crash did this: {missed:?}");
         }
     )*};
 }
@@ -31,6 +42,7 @@ crashes! {
 
 #[test]
 fn every_failing_call_is_survived() {
+    let mut struck = BTreeSet::new();
     for (failure, lasts) in
         [(Failure::Io, false), (Failure::NoSpace, false), (Failure::Short, false), (Failure::NoSpace, true)]
     {
@@ -41,13 +53,16 @@ fn every_failing_call_is_survived() {
             if let Some(violation) = report.violation {
                 panic!("call {nth} failed with {failure:?}, {lasts}: {violation:?}");
             }
-            let struck = |kind: &FaultKind| *kind >= FaultKind::SyncFailed && report.hits.of(*kind) > 0;
-            if !FaultKind::ALL.iter().any(struck) {
+            let failed = kinds(|kind| kind >= FaultKind::SyncFailed && report.hits.of(kind) > 0);
+            if failed.is_empty() {
                 assert!(nth > 50, "a life makes more calls than {nth}");
                 break;
             }
+            struck.extend(failed);
         }
     }
+    let missed = &kinds(|kind| (FaultKind::SyncFailed..=FaultKind::CallFailed).contains(&kind)) - &struck;
+    assert!(missed.is_empty(), "no call failed so: {missed:?}");
 }
 
 /// A ledger without one of its syncs does not survive: the search would see it.
