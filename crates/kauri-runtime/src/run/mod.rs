@@ -45,6 +45,7 @@ mod action;
 mod artifact;
 mod class;
 mod codec;
+mod commit;
 mod contract;
 mod draft;
 mod drive;
