@@ -33,6 +33,7 @@ mod medley;
 mod point;
 mod rng;
 mod run_world;
+mod shrink;
 mod tear;
 mod trace;
 mod trial;

@@ -24,7 +24,8 @@ use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
 
 use crate::ground::DiskGround;
 use crate::rng::Rng;
-use crate::world::{Story, WITHOUT};
+use crate::shrink::{self, Shrink};
+use crate::world::Story;
 
 const CREW: WorkerId = WorkerId(5);
 /// How often each step was done, by run and name.
@@ -94,23 +95,21 @@ impl RunTrial {
     /// A world as small as can be found that fails as well.
     #[must_use]
     pub fn shrunk(self) -> Self {
-        let fails = |trial: &Self| trial.run().is_err();
-        let mut best = self;
-        let calm = Self { disk_fails: false, ..best.clone() };
-        if fails(&calm) {
-            best = calm;
-        }
-        for leave_out in WITHOUT {
-            let mut smaller = best.clone();
-            leave_out(&mut smaller.faults);
-            if fails(&smaller) {
-                best = smaller;
-            }
-        }
-        while best.jobs > 1 && fails(&Self { jobs: best.jobs - 1, ..best.clone() }) {
-            best.jobs -= 1;
-        }
-        best
+        shrink::shrunk(self)
+    }
+}
+
+impl Shrink for RunTrial {
+    fn fails(&self) -> bool {
+        self.run().is_err()
+    }
+
+    fn faults(&mut self) -> (&mut Faults, &mut bool) {
+        (&mut self.faults, &mut self.disk_fails)
+    }
+
+    fn size(&mut self) -> &mut u64 {
+        &mut self.jobs
     }
 }
 
