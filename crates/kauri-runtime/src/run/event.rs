@@ -154,7 +154,8 @@ fn iso(millis: i64) -> String {
         .map_or_else(|_| millis.to_string(), |stamp| stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-fn map(map: &Map<'_>) -> Json {
+/// A map as JSON.
+pub(super) fn map(map: &Map<'_>) -> Json {
     let name = |key: &Value<'_>| match key {
         Value::Str(text) => (*text).to_owned(),
         other => value(other).to_string(),

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use kauri_wire::pack::Map;
 use kauri_wire::run::EventType;
 use kauri_wire::{InboxKey, JobId, RunId, Timestamp, WorkerId};
 
-use super::action::Ledger;
+use super::action::{DECIDED, Ledger};
 use super::commit::record;
 use super::event;
+use super::fan_out::Enqueued;
 use super::index;
 use super::job::Job;
 use super::make;
@@ -87,6 +89,7 @@ impl From<SinkError> for Halt {
         match error {
             SinkError::Sealed | SinkError::Lost => Self::Lost,
             SinkError::Cancelled => Self::Cancelled,
+            SinkError::Parked => Self::Parked,
             SinkError::Failed(why) => Self::Failed(why.into()),
         }
     }
@@ -299,6 +302,16 @@ impl LiveRun {
         self.wait_for_job(&job)
     }
 
+    /// Asks for derived work in a step of its own: its first run. The params are a MessagePack map.
+    pub(super) fn enqueue(&mut self, name: &str, target: &str, params: &[u8]) -> Result<RunId, Halt> {
+        let made =
+            self.step(name, |step| match step.enqueue(target, Map::decode(params).map_err(Error::from)?)? {
+                Enqueued::Made(run) | Enqueued::Same(run) => Ok(run.as_bytes().to_vec()),
+                Enqueued::Skipped(skip) => Err(Failure::fatal(skip.as_str())),
+            })?;
+        Ok(index::run_value(&made)?)
+    }
+
     /// Whether the run is to stop: it was cancelled, its time is over, or somebody else drives it. Looks into the store.
     ///
     /// # Errors
@@ -311,12 +324,16 @@ impl LiveRun {
         }
     }
 
-    /// Keeps the run for another term of its lease, for work that says nothing for long.
+    /// Keeps the run for another term of its lease, for work that says nothing for long; also for what is still to be done before it
+    /// is parked.
     ///
     /// # Errors
     /// Why the run does not go on here.
     pub fn renew(&mut self) -> Result<(), Halt> {
-        self.commit(|_, _, _| Ok(()))
+        let park = self.park.take();
+        let renewed = self.commit(|_, _, _| Ok(()));
+        self.park = park;
+        renewed
     }
 
     /// Says something with the next commit of the run, whatever that is for: a step, other events, a wait or the end. Costs no commit; if
@@ -380,6 +397,11 @@ impl LiveRun {
     pub(super) fn park_for_signal(&mut self, name: &str) -> Halt {
         self.park = Some(Park::Signal(name.into()));
         Halt::Parked
+    }
+
+    /// Lets the run wait until somebody has decided about an action of it.
+    pub(super) fn park_for_decision(&mut self) -> Halt {
+        self.park_for_signal(DECIDED)
     }
 
     /// Where its actions are written down.
@@ -480,6 +502,7 @@ impl LiveRun {
             },
             Halt::Lost => SinkError::Lost,
             Halt::Cancelled => SinkError::Cancelled,
+            Halt::Parked => SinkError::Parked,
             halt => SinkError::Failed(halt.to_string()),
         }
     }

@@ -21,6 +21,7 @@ mod run_jobs;
 mod run_scripts;
 mod run_steps;
 mod runs;
+mod script_waits;
 mod scripts;
 mod sessions;
 mod setup;
