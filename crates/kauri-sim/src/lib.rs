@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acks;
+mod book;
 mod busy;
 mod conformance;
 mod content;

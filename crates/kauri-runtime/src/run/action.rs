@@ -26,8 +26,6 @@ use super::signal;
 use super::step::StepKind;
 use crate::error::{Error, Result};
 use crate::handler::Failure;
-use crate::read::Read as _;
-use crate::schema::RUN_INDEX;
 
 /// The longest id of an action, in bytes; one that would be longer is named by its SHA-256.
 const ID_BYTES_MAX: usize = 200;
@@ -200,10 +198,6 @@ impl LiveRun {
         self.commit(|block, _, run| {
             while let Some((key, _)) = signal::find(block, run.id, name)? {
                 signal::take(block, &key)?;
-            }
-            let mark = index::undecided(run.id);
-            if block.row(&RUN_INDEX, &mark)?.is_some() {
-                unmark(block, &mark)?;
             }
             Ok(())
         })

@@ -182,7 +182,7 @@ impl LiveRun {
     }
 
     /// Ends the run, unless it is not ours any more.
-    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<Option<Run>> {
+    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool> {
         self.conclude(Some(ahead), ending_with(ending))
     }
 
@@ -196,8 +196,8 @@ impl LiveRun {
         }
         let concluded = self.conclude(None, ending_with(ending));
         let answer = match &concluded {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(SinkError::Lost),
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SinkError::Lost),
             Err(error) => Err(SinkError::Failed(error.to_string())),
         };
         self.stop.get_or_insert(Stop::Sealed);
@@ -206,12 +206,11 @@ impl LiveRun {
     }
 
     /// Lets the run wait, unless it is not ours any more or what it waits for has come.
-    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<Option<Run>> {
-        let Some(park) = self.park.take() else { return Ok(None) };
+    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<bool> {
+        let Some(park) = self.park.take() else { return Ok(false) };
         self.conclude(Some(ahead), |block, shared, run, stop| {
             if let Some(ending) = cancelled(block.now().wall, run, stop) {
-                *run = seal::seal(block, shared, run.clone(), &ending)?;
-                return Ok(());
+                return Ok(seal::seal(block, shared, run, &ending)?);
             }
             run.state = State::Parked;
             run.message = 0;
@@ -220,20 +219,20 @@ impl LiveRun {
         })
     }
 
-    /// Commits the driver's last word on the run, with the end of its message and lease. Nothing if the run is not ours any more.
+    /// Commits the driver's last word on the run, with the end of its message and lease. Tells whether the run was still ours.
     fn conclude(
         &mut self,
         mut ahead: Option<&mut Ahead<'_>>,
         mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt>,
-    ) -> Result<Option<Run>> {
+    ) -> Result<bool> {
         for pass in 1..=PASSES_MAX {
             let stop = self.stop;
             if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
-                return Ok(None);
+                return Ok(false);
             }
             let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| make(block, shared, run, stop);
             let result = match self.try_commit(&mut make, Lasting::Over, ahead.as_deref_mut()) {
-                Ok(Some(())) => return Ok(Some(self.run.clone())),
+                Ok(Some(())) => return Ok(true),
                 Ok(None) => {
                     ahead.iter_mut().for_each(|ahead| ahead.give_up());
                     self.meet(pass)
@@ -245,13 +244,13 @@ impl LiveRun {
             };
             match result {
                 Ok(()) => {}
-                Err(Halt::Lost) => return Ok(None),
+                Err(Halt::Lost) => return Ok(false),
                 Err(Halt::Runtime(error)) => return Err(error),
                 Err(halt) => return Err(Error::Substrate(halt.to_string().into())),
             }
         }
         // The lease runs out, and somebody else finds the run as a crash would leave it.
-        Ok(None)
+        Ok(false)
     }
 
     /// Appends rows that ask for nothing else, without looking at the store.
@@ -262,7 +261,7 @@ impl LiveRun {
             for row in self.buffered.iter().chain(rows) {
                 let (key, named) = event::add(&mut run, row);
                 change.put(EVENTS, key, row.clone());
-                if let Some(named) = named {
+                for named in named.into_iter().flatten() {
                     change.put(RUN_INDEX, named, Bytes::default());
                 }
             }
@@ -321,8 +320,7 @@ fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run
             Some(cancelled) if !ending.outcome.is_success() => cancelled,
             _ => ending,
         };
-        *run = seal::seal(block, shared, run.clone(), ending)?;
-        Ok(())
+        Ok(seal::seal(block, shared, run, ending)?)
     }
 }
 

@@ -144,7 +144,7 @@ pub struct LiveRun {
     pub(super) stop: Option<Stop>,
     pub(super) park: Option<Park>,
     /// How its end was committed, if that was done before its driver returned.
-    pub(super) concluded: Option<Result<Option<Run>>>,
+    pub(super) concluded: Option<Result<bool>>,
 }
 
 impl LiveRun {
@@ -428,7 +428,7 @@ impl LiveRun {
     }
 
     /// How the run was ended early, if it was.
-    pub(super) fn take_concluded(&mut self) -> Option<Result<Option<Run>>> {
+    pub(super) fn take_concluded(&mut self) -> Option<Result<bool>> {
         self.concluded.take()
     }
 
@@ -446,6 +446,10 @@ impl LiveRun {
     fn count_refused(&self, events: usize) -> Result<()> {
         let id = self.run.id;
         atomically(&self.shared, |block| {
+            if make::find_run(block, id)?.is_none() {
+                // It was swept away meanwhile, and leaves nothing.
+                return Ok(());
+            }
             let count = runs::refused(block, id)?.saturating_add(events as u64);
             block.stage(&RUN_INDEX, &index::refused(id), Some(&count.to_le_bytes()))
         })

@@ -35,6 +35,7 @@ use super::script::{
 use super::seal::Ending;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
 use super::step::StepKind;
+use crate::error::Error;
 use crate::handler::Failure;
 
 /// What a run is executed with, beside its script.
@@ -164,7 +165,7 @@ impl Drive for Scripted {
         let (plan, mut executor) = (self.plan(live, job, &cancel), (self.executor)(live.run()));
         let (ask, asked) = sync_channel(1);
         let plan = plan.steps(Arc::new(Asking(ask.clone())));
-        let report = thread::scope(|scope| {
+        let (report, answered) = thread::scope(|scope| {
             let script = scope.spawn(move || {
                 let (sink, seal) = (Box::new(Asking(ask.clone())), Asking(ask.clone()));
                 let report = execute(plan, &mut *executor, sink, |verdict| seal.seal(verdict));
@@ -172,13 +173,14 @@ impl Drive for Scripted {
                 let _ = ask.send(Asked::Over);
                 report
             });
-            answer(live, &asked, &cancel);
-            script.join()
+            let answered = answer(live, &asked, &cancel);
+            (script.join(), answered)
         });
         let report = report.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if let Some(hear) = &mut self.hear {
             hear(live.run(), &report);
         }
+        answered?;
         // Whoever sealed the run has said how it ended; else it waits, or is not ours any more.
         report.sealed.map_or_else(|error| Err(error.into()), |()| Err(Halt::Lost))
     }
@@ -206,6 +208,8 @@ struct Desk<'a> {
     diverged: Option<String>,
     /// The action that is under way. Left here, it is in doubt.
     action: Option<Box<dyn BegunAction>>,
+    /// The runtime failed: the run is left as a crash would leave it.
+    trouble: Option<Error>,
 }
 
 impl Desk<'_> {
@@ -218,7 +222,12 @@ impl Desk<'_> {
             }
             Halt::Parked => StepsError::Parked,
             Halt::Failed(why) => StepsError::Failed(why.into()),
-            halt @ (Halt::Cancelled | Halt::Lost | Halt::Runtime(_)) => StepsError::Stopped(halt.to_string()),
+            Halt::Runtime(error) => {
+                let words = error.to_string();
+                self.trouble.get_or_insert(error);
+                StepsError::Stopped(words)
+            }
+            halt @ (Halt::Cancelled | Halt::Lost) => StepsError::Stopped(halt.to_string()),
         })
     }
 
@@ -258,6 +267,9 @@ impl Desk<'_> {
     }
 
     fn seal(&mut self, ending: Ending) -> Result<(), SinkError> {
+        if self.trouble.is_some() {
+            return Err(SinkError::Lost);
+        }
         let diverged = self.diverged.take().or_else(|| left_over(self.live, &ending));
         let ending = match diverged {
             Some(words) => Ending::failure(self.live.now().wall, Outcome::VersionMismatch, &words),
@@ -268,8 +280,11 @@ impl Desk<'_> {
 }
 
 /// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
-fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
-    let mut desk = Desk { live, diverged: None, action: None };
+///
+/// # Errors
+/// Why the runtime could not do what the script asked for.
+fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Result<(), Error> {
+    let mut desk = Desk { live, diverged: None, action: None, trouble: None };
     // Who asked may have stopped waiting: then nobody hears the answer.
     loop {
         match asked.recv_timeout(desk.live.renewal().min(LOOK_EVERY)) {
@@ -285,7 +300,7 @@ fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
                     cancel.cancel();
                 }
             }
-            Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return desk.trouble.map_or(Ok(()), Err),
         }
     }
 }
