@@ -179,3 +179,32 @@ impl BegunAction for Begun {
 fn trouble(error: Error) -> ActionTrouble {
     ActionTrouble(error.to_string().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use kauri_runtime::substrate::ModelSubstrate;
+    use kauri_runtime::testing::VirtualClock;
+    use kauri_wire::{RunId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn action_that_was_done_more_often_than_it_was_begun_is_found() {
+        let book = Book::default();
+        let substrate = Arc::new(ModelSubstrate::new());
+        let runtime = Runtime::builder(substrate, Arc::new(VirtualClock::default())).start().unwrap();
+        book.open(&runtime);
+        let run = RunId::from_parts(Timestamp(1), [1; 10]);
+        let begin = || book.begin(&AskedAction { id: "a", trace: "t", task: "act", run }).unwrap();
+        assert!(matches!(begin(), ActionStanding::Begun(_)), "and dropped: in doubt");
+        book.act("a");
+        assert!(book.check().is_ok() && matches!(begin(), ActionStanding::InDoubt));
+        assert_eq!(book.in_doubt().unwrap(), ["a"]);
+        book.decide("a", Entry::Again).unwrap();
+        assert!(matches!(begin(), ActionStanding::Begun(_)));
+        book.act("a");
+        assert!(book.check().is_ok());
+        book.act("a");
+        assert!(book.check().is_err());
+    }
+}

@@ -149,12 +149,6 @@ fn drive(runs: &Runs, book: &Book, live: &mut LiveRun) -> Result<Ending, Halt> {
             children.push(ask(live, number, at)?);
         }
     }
-    if acts(number) {
-        live.action("act", "do something outside", |id| {
-            book.act(id);
-            if number % 4 == 1 && book.is_first(id) { Err(Failure::retry("not yet")) } else { Ok(id.into()) }
-        })?;
-    }
     if waits_for_signal(number) {
         live.wait_for_signal("go")?;
     }
@@ -175,6 +169,12 @@ fn drive(runs: &Runs, book: &Book, live: &mut LiveRun) -> Result<Ending, Halt> {
             live.wait_for(child)?;
         }
     }
+    if acts(number) {
+        live.action("act", "do something outside", |id| {
+            book.act(id);
+            if number % 4 == 1 && book.is_first(id) { Err(Failure::retry("not yet")) } else { Ok(id.into()) }
+        })?;
+    }
     match number % 11 {
         4 => Err(Halt::Failed("always".into())),
         5 if attempt == 1 => Err(Halt::Failed("the first time".into())),
@@ -190,7 +190,7 @@ fn drive(runs: &Runs, book: &Book, live: &mut LiveRun) -> Result<Ending, Halt> {
 
 /// Whether a run of this number is a script.
 fn is_scripted(number: u64) -> bool {
-    number % 4 == 3
+    number % 6 == 5
 }
 
 /// Whether a run of this number does something outside.
@@ -217,9 +217,13 @@ impl Script for Sapling {
                 children.push(cx.enqueue(&format!("ask for {at}"), "plain", params.view())?);
             }
         }
+        if self.depth == 1 {
+            // All of one tree ask for these.
+            (700..703).try_for_each(|number| cx.emit().enqueue("plain", params(number).view()))?;
+        }
         cx.action("act", "do something outside", |id| {
             self.book.act(id);
-            if number % 8 == 3 && self.book.is_first(id) { Err("not yet".into()) } else { Ok(id.into()) }
+            if number % 4 == 1 && self.book.is_first(id) { Err("not yet".into()) } else { Ok(id.into()) }
         })?;
         if waits_for_signal(number) {
             cx.wait_for_signal("go")?;
