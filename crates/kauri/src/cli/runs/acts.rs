@@ -93,7 +93,7 @@ pub(super) fn cancel(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Wri
 
 pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let input = input(args.input.as_deref())?;
-    let (mut reach, made) = match (args.run, &args.class) {
+    let (reach, made) = match (args.run, &args.class) {
         (Some(run), _) => {
             let mut reach = reach(home, run, json, out)?;
             let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step, "input": input });

@@ -99,16 +99,8 @@ enum Command {
         run: RunId,
     },
     /// Run a job again whose last run failed, or many of them
-    #[command(after_help = "\
-Examples:
-  kauri runs retry 019d2c5e-7a10-7c3e-8f00-0123456789ab
-  kauri runs retry 019d2c5e-7a10-7c3e-8f00-0123456789ab --from-step parse --input @edited.json
-  kauri runs retry --class crawl --outcome executor_crash,timed_out --since 2h")]
     Retry(acts::RetryArgs),
     /// Tell a run something that it waits for, or will; exit code 1 if there is no such run, or it has ended
-    #[command(after_help = "\
-Examples:
-  kauri runs signal 019d2c5e-7a10-7c3e-8f00-0123456789ab approved --payload ann")]
     Signal(acts::SignalArgs),
     /// Print what there is to know of a run: attempts, what it said, why it failed; exit code 1 if there is no such run
     Report {
