@@ -281,8 +281,13 @@ impl<'a> Atomic<'a> {
 
     /// Stages a row of any table, the runtime's own included.
     pub(crate) fn stage(&mut self, table: &TableName, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.stage_bytes(table, key.into(), value.map(Bytes::from))
+    }
+
+    /// The same, of bytes that are the block's from now on.
+    pub(crate) fn stage_bytes(&mut self, table: &TableName, key: Bytes, value: Option<Bytes>) -> Result<()> {
         let most = self.setting.limits.written_bytes_max;
-        let bytes = key.len() + value.map_or(0, <[u8]>::len);
+        let bytes = key.len() + value.as_ref().map_or(0, |value| value.len());
         let found = self.own_frames().iter().map(|frame| frame.written_bytes).sum::<usize>() + bytes;
         if found > most {
             return Err(limit("bytes written by a block", most, found));
@@ -291,8 +296,8 @@ impl<'a> Atomic<'a> {
         top.written_bytes += bytes;
         let writes = &mut top.writes;
         match writes.get_mut(table) {
-            Some(rows) => rows.insert(key.into(), value.map(Bytes::from)),
-            None => writes.entry(table.clone()).or_default().insert(key.into(), value.map(Bytes::from)),
+            Some(rows) => rows.insert(key, value),
+            None => writes.entry(table.clone()).or_default().insert(key, value),
         };
         Ok(())
     }

@@ -142,6 +142,7 @@ impl Builder {
             owners: AtomicU64::new(1),
             retries: AtomicU64::new(retries),
             chance: Mutex::new(Chance::new(self.seed ^ incarnation)),
+            run_ids: Mutex::new(crate::run::RunIds::NONE),
             timekeeper: Mutex::new(()),
             outbox: Mutex::new(()),
             flow: Mutex::default(),
@@ -207,6 +208,7 @@ pub(crate) struct Shared {
     /// How many retry counters there are: none saves looking for one after each step.
     pub(crate) retries: AtomicU64,
     chance: Mutex<Chance>,
+    run_ids: Mutex<crate::run::RunIds>,
     /// Whoever has it moves due timers; one is enough.
     pub(crate) timekeeper: Mutex<()>,
     /// Whoever has it drains the outbox.
@@ -573,8 +575,7 @@ impl Shared {
     /// An id for a run that begins now.
     pub(crate) fn new_run_id(&self, now: Timestamp) -> RunId {
         let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
-        let bits = u128::from(chance.next_u64()) << 64 | u128::from(chance.next_u64());
-        RunId::from_parts(now, std::array::from_fn(|at| bits.to_le_bytes()[at]))
+        self.run_ids.lock().unwrap_or_else(PoisonError::into_inner).next(now, || chance.next_u64())
     }
 
     pub(crate) fn meet(&self, conflict: &Conflict, pass: u32, worker: Option<WorkerId>) {

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acks;
+mod book;
 mod busy;
 mod conformance;
 mod content;
@@ -33,6 +34,7 @@ mod medley;
 mod point;
 mod rng;
 mod run_world;
+mod shrink;
 mod tear;
 mod trace;
 mod trial;

@@ -1,18 +1,21 @@
 //! A trial of jobs and runs on a simulated disk, under every fault there is.
 //!
 //! Jobs come in, some of them twice. Some runs ask for derived work, and some of that asks for more; some fail now and then, some always; some
-//! sleep, wait for a signal, or for the work they asked for; some are cancelled in the middle. Some classes begin a run anew whose driver
-//! died, others let it go on.
+//! sleep, wait for a signal, or for the work they asked for; some act outside; some are cancelled in the middle. Some do all that in a script.
+//! Some classes begin a run anew whose driver died, others let it go on.
 //! Whatever crashes meanwhile: in the end every run has one outcome and a stream of events without a gap whose hash matches; every parent is
-//! there, and what a run asked for was made once; every recorded step was done once; and nothing waits for anything.
+//! there, and what a run asked for was made once; every recorded step was done once; what was done outside was done once for each decision;
+//! and nothing waits for anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kauri_runtime::planted::Bug;
+use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Retry, Run, Runs, State,
-    StepKind, Submission, Takeover, work_hash,
+    Class, Drive, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Retry, Run, Runs,
+    Scripted, State, StepKind, Submission, Takeover, work_hash,
 };
 use kauri_runtime::substrate::{KeyRange, TableName, prefix_end};
 use kauri_runtime::testing::{Faults, World};
@@ -22,9 +25,11 @@ use kauri_wire::pack::{Map, MapBuf, Value};
 use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
 
+use crate::book::{Book, Entry};
 use crate::ground::DiskGround;
 use crate::rng::Rng;
-use crate::world::{Story, WITHOUT};
+use crate::shrink::{self, Shrink};
+use crate::world::Story;
 
 const CREW: WorkerId = WorkerId(5);
 /// How often each step was done, by run and name.
@@ -73,19 +78,26 @@ impl RunTrial {
         // Crashes and pauses are many here; they must not end what would be resumed.
         let policy = Policy { delivery_budget: 1000, ..Policy::default() };
         let own = policy.clone();
-        let configure = move |builder: Builder, _: &_| match bug {
-            Some(bug) => builder.policy(own.clone()).planted(bug),
-            None => builder.policy(own.clone()),
+        let book = Book::default();
+        let ledger = book.clone();
+        let configure = move |builder: Builder, _: &_| {
+            let builder = builder.policy(own.clone()).ledger(Arc::new(ledger.clone()));
+            match bug {
+                Some(bug) => builder.planted(bug),
+                None => builder,
+            }
         };
+        let kept = book.clone();
         let workers = move |runtime: &Runtime| -> Vec<Worker> {
+            kept.open(runtime);
             let worker = |_| {
-                let runs = runtime.runs();
-                runtime.run_worker(CREW, policy.clone(), move |live: &mut LiveRun| drive(&runs, live))
+                let (runs, book) = (runtime.runs(), kept.clone());
+                runtime.run_worker(CREW, policy.clone(), move |live: &mut LiveRun| drive(&runs, &book, live))
             };
             (0..crew).map(worker).collect()
         };
         let world = World::new(self.seed, ground, workers, configure).map_err(words)?;
-        let mut trial = Running { world, rng, jobs: self.jobs, known: BTreeMap::new() };
+        let mut trial = Running { world, rng, jobs: self.jobs, known: BTreeMap::new(), book };
         trial.define()?;
         trial.world.set_faults(self.faults);
         trial.run().map_err(|what| format!("{what} (seed {})", self.seed))
@@ -94,23 +106,21 @@ impl RunTrial {
     /// A world as small as can be found that fails as well.
     #[must_use]
     pub fn shrunk(self) -> Self {
-        let fails = |trial: &Self| trial.run().is_err();
-        let mut best = self;
-        let calm = Self { disk_fails: false, ..best.clone() };
-        if fails(&calm) {
-            best = calm;
-        }
-        for leave_out in WITHOUT {
-            let mut smaller = best.clone();
-            leave_out(&mut smaller.faults);
-            if fails(&smaller) {
-                best = smaller;
-            }
-        }
-        while best.jobs > 1 && fails(&Self { jobs: best.jobs - 1, ..best.clone() }) {
-            best.jobs -= 1;
-        }
-        best
+        shrink::shrunk(self)
+    }
+}
+
+impl Shrink for RunTrial {
+    fn fails(&self) -> bool {
+        self.run().is_err()
+    }
+
+    fn faults(&mut self) -> (&mut Faults, &mut bool) {
+        (&mut self.faults, &mut self.disk_fails)
+    }
+
+    fn size(&mut self) -> &mut u64 {
+        &mut self.jobs
     }
 }
 
@@ -119,8 +129,12 @@ fn words(error: impl std::fmt::Display) -> String {
 }
 
 /// What a run does follows from its number, and from nothing else.
-fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
+fn drive(runs: &Runs, book: &Book, live: &mut LiveRun) -> Result<Ending, Halt> {
     let number = number_of(live.input());
+    if is_scripted(number) {
+        let (book, depth) = (book.clone(), live.run().depth);
+        return Scripted::new(move |_| Box::new(Rust::inline(Sapling { book: book.clone(), depth }))).drive(live);
+    }
     let attempt = live.run().attempt();
     say(live, "begun")?;
     buffer(live, "about to step")?;
@@ -155,6 +169,12 @@ fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
             live.wait_for(child)?;
         }
     }
+    if acts(number) {
+        live.action("act", "do something outside", |id| {
+            book.act(id);
+            if number % 4 == 1 && book.is_first(id) { Err(Failure::retry("not yet")) } else { Ok(id.into()) }
+        })?;
+    }
     match number % 11 {
         4 => Err(Halt::Failed("always".into())),
         5 if attempt == 1 => Err(Halt::Failed("the first time".into())),
@@ -164,6 +184,56 @@ fn drive(runs: &Runs, live: &mut LiveRun) -> Result<Ending, Halt> {
         _ => {
             buffer(live, "done")?;
             Ok(Ending::success(live.now().wall, Map::EMPTY))
+        }
+    }
+}
+
+/// Whether a run of this number is a script.
+fn is_scripted(number: u64) -> bool {
+    number % 6 == 5
+}
+
+/// Whether a run of this number does something outside.
+fn acts(number: u64) -> bool {
+    number % 2 == 1
+}
+
+/// What a run of some numbers is: the same as others, said and done by a script.
+struct Sapling {
+    book: Book,
+    depth: u32,
+}
+
+impl Script for Sapling {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        let number = cx.job()["n"].as_u64().unwrap_or(0);
+        cx.emit().log_info("begun")?;
+        cx.step("begin", || Ok(Vec::new()))?;
+        cx.sleep_until("nap", Timestamp(cx.now().wall.0 + 30))?;
+        let mut children = Vec::new();
+        if self.depth < 2 && number.is_multiple_of(3) {
+            for at in 0..2 {
+                let params = params(number / 3 + at * 7);
+                children.push(cx.enqueue(&format!("ask for {at}"), "plain", params.view())?);
+            }
+        }
+        if self.depth == 1 {
+            // All of one tree ask for these.
+            (700..703).try_for_each(|number| cx.emit().enqueue("plain", params(number).view()))?;
+        }
+        cx.action("act", "do something outside", |id| {
+            self.book.act(id);
+            if number % 4 == 1 && self.book.is_first(id) { Err("not yet".into()) } else { Ok(id.into()) }
+        })?;
+        if waits_for_signal(number) {
+            cx.wait_for_signal("go")?;
+        }
+        for child in children {
+            cx.wait_for(child)?;
+        }
+        match number % 11 {
+            4 => Err("always".into()),
+            _ => Ok(()),
         }
     }
 }
@@ -250,6 +320,7 @@ struct Running {
     jobs: u64,
     /// The first runs of jobs that somebody was told of, by key.
     known: BTreeMap<u64, RunId>,
+    book: Book,
 }
 
 impl Running {
@@ -332,6 +403,9 @@ impl Running {
             return Ok(());
         }
         let run = self.rng.pick(&known).clone();
+        if self.rng.chance(1, 3) {
+            self.decide()?;
+        }
         match self.rng.below(6) {
             0 => drop(self.insist(|runs| runs.cancel(run.id))?),
             1 | 2 if run.outcome().is_none() => self.signal(run.id)?,
@@ -346,6 +420,16 @@ impl Running {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Somebody looks at the actions of which nobody knows whether they were done, decides about each, and tells whoever waits.
+    fn decide(&mut self) -> Result<(), String> {
+        let book = self.book.clone();
+        for id in self.insist(|_| book.in_doubt())? {
+            let entry = if self.rng.chance(1, 2) { Entry::Again } else { Entry::Done };
+            self.insist(|_| book.decide(&id, entry))?;
+        }
+        self.insist(Runs::tell_all_decided).map(drop)
     }
 
     fn signal(&mut self, run: RunId) -> Result<(), String> {
@@ -365,6 +449,7 @@ impl Running {
                 return Ok(());
             }
             self.check_signals(&open)?;
+            self.decide()?;
             for run in open {
                 self.signal(run)?;
             }
@@ -380,7 +465,12 @@ impl Running {
         for run in open {
             let until = prefix_end(run.as_bytes());
             let range = KeyRange { from: run.as_bytes(), until: until.as_deref() };
-            if self.waits(*run)? && rows.count(&"signals".into(), range).map_err(words)? > 0 {
+            let (signals, mut is_told) = ("signals".into(), false);
+            let mut scan = rows.scan(&signals, range).map_err(words)?;
+            while let Some((_, row)) = scan.next().map_err(words)? {
+                is_told |= row[..].ends_with(b"go\0\0\0\0");
+            }
+            if is_told && self.waits(*run)? {
                 return Err(format!("run {run} is parked, and was told to go"));
             }
         }
@@ -394,7 +484,8 @@ impl Running {
         let steps = runs.steps(run).map_err(words)?;
         let is_parked = runs.run(run).map_err(words)?.state == State::Parked;
         let has_heard = steps.iter().any(|step| step.kind == StepKind::Signal);
-        Ok(is_parked && waits_for_signal(number) && !has_heard)
+        let is_undecided = runs.undecided(usize::MAX).map_err(words)?.contains(&run);
+        Ok(is_parked && waits_for_signal(number) && !has_heard && !is_undecided)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -406,6 +497,7 @@ impl Running {
             check_lineage(&by_id, run)?;
             self.check_steps(&runs, run)?;
         }
+        self.book.check()?;
         check_jobs(&runs, &all)?;
         check_trees(&runs, &all)?;
         self.check_nothing_waits()
@@ -437,7 +529,7 @@ impl Running {
         }
         let rows = runtime.substrate().snapshot().map_err(words)?;
         let index: TableName = "run_index".into();
-        for tag in *b"rwaqp" {
+        for tag in *b"rwaqpu" {
             let count = rows.count(&index, KeyRange { from: &[tag], until: Some(&[tag + 1]) }).map_err(words)?;
             if count > 0 {
                 return Err(format!("{count} marks `{}` are left in the index of runs", char::from(tag)));

@@ -23,6 +23,7 @@ use kauri_wire::{Flags, Message, MessageId, MessageRef, Timestamp, WorkerId};
 use crate::fault::Hits;
 use crate::ground::DiskGround;
 use crate::rng::Rng;
+use crate::shrink::{self, Shrink};
 
 const TAKE: WorkerId = WorkerId(1);
 const LAY_BY: WorkerId = WorkerId(-2);
@@ -57,19 +58,6 @@ pub struct WorldTrial {
     /// A bug to be found.
     pub bug: Option<Bug>,
 }
-
-/// Each leaves out one kind of fault.
-pub(crate) const WITHOUT: [fn(&mut Faults); 9] = [
-    |faults| faults.crash_before = 0,
-    |faults| faults.crash_after = 0,
-    |faults| faults.crash_between = 0,
-    |faults| faults.preemption = 0,
-    |faults| faults.pause = 0,
-    |faults| faults.conflict = 0,
-    |faults| faults.jump_forward = 0,
-    |faults| faults.jump_back = 0,
-    |faults| faults.full = 0,
-];
 
 /// What happened in a world.
 #[derive(Clone, Debug, Default)]
@@ -134,23 +122,21 @@ impl WorldTrial {
     /// A world as small as can be found that fails as well.
     #[must_use]
     pub fn shrunk(self) -> Self {
-        let fails = |trial: &Self| trial.run().is_err();
-        let mut best = self;
-        let calm = Self { disk_fails: false, ..best.clone() };
-        if fails(&calm) {
-            best = calm;
-        }
-        for leave_out in WITHOUT {
-            let mut smaller = best.clone();
-            leave_out(&mut smaller.faults);
-            if fails(&smaller) {
-                best = smaller;
-            }
-        }
-        while best.orders > 1 && fails(&Self { orders: best.orders - 1, ..best.clone() }) {
-            best.orders -= 1;
-        }
-        best
+        shrink::shrunk(self)
+    }
+}
+
+impl Shrink for WorldTrial {
+    fn fails(&self) -> bool {
+        self.run().is_err()
+    }
+
+    fn faults(&mut self) -> (&mut Faults, &mut bool) {
+        (&mut self.faults, &mut self.disk_fails)
+    }
+
+    fn size(&mut self) -> &mut u64 {
+        &mut self.orders
     }
 }
 

@@ -26,8 +26,6 @@ use super::signal;
 use super::step::StepKind;
 use crate::error::{Error, Result};
 use crate::handler::Failure;
-use crate::read::Read as _;
-use crate::schema::RUN_INDEX;
 
 /// The longest id of an action, in bytes; one that would be longer is named by its SHA-256.
 const ID_BYTES_MAX: usize = 200;
@@ -117,6 +115,14 @@ impl From<ActionTrouble> for Halt {
     }
 }
 
+/// An action before its effect.
+pub(super) enum AtHand {
+    /// Its effect was done before, and this is the result.
+    Done(Vec<u8>),
+    /// It is written down and may be done now.
+    Begun(Box<dyn BegunAction>),
+}
+
 impl LiveRun {
     /// Does something outside, once: `work` is given the action's id and answers the result, which is recorded. It is written down in
     /// the [`ActionLedger`] before it is done, and is not done again by a run that goes on after a crash or tries the job again, unless
@@ -132,9 +138,20 @@ impl LiveRun {
         task: &str,
         work: impl FnOnce(&str) -> Result<Vec<u8>, Failure>,
     ) -> Result<Vec<u8>, Halt> {
+        match self.begin_action(name, task)? {
+            AtHand::Done(result) => Ok(result),
+            AtHand::Begun(action) => {
+                let worked = work(action.id());
+                self.end_action(name, action, worked)
+            }
+        }
+    }
+
+    /// Steps 1 and 2: what is known of an action before its effect.
+    pub(super) fn begin_action(&mut self, name: &str, task: &str) -> Result<AtHand, Halt> {
         let number = self.next_step();
         if let Some(result) = self.recall(StepKind::Action, name)? {
-            return Ok(result);
+            return Ok(AtHand::Done(result));
         }
         let Some(ledger) = self.ledger() else {
             return Err(Halt::Failed("expected a runtime with a ledger for actions, found one without".into()));
@@ -144,11 +161,26 @@ impl LiveRun {
         self.forget_signal(DECIDED)?;
         let id = action_id(self.run().job.as_str(), number, name);
         let (trace, run) = (self.run().trace(), self.id());
-        let result = match ledger.begin(&AskedAction { id: &id, trace: &trace, task, run })? {
-            ActionStanding::Done(result) => result,
-            ActionStanding::InDoubt => return Err(self.park_for_signal(DECIDED)),
-            ActionStanding::Begun(action) => act(action, work)?,
-        };
+        match ledger.begin(&AskedAction { id: &id, trace: &trace, task, run })? {
+            ActionStanding::Done(result) => self.record_action(name, result).map(AtHand::Done),
+            ActionStanding::InDoubt => Err(self.park_for_decision()),
+            ActionStanding::Begun(action) => Ok(AtHand::Begun(action)),
+        }
+    }
+
+    /// Steps 4 and 5: writes down how the effect came out.
+    pub(super) fn end_action(
+        &mut self,
+        name: &str,
+        action: Box<dyn BegunAction>,
+        worked: Result<Vec<u8>, Failure>,
+    ) -> Result<Vec<u8>, Halt> {
+        let result = settle(action, worked)?;
+        self.record_action(name, result)
+    }
+
+    fn record_action(&mut self, name: &str, result: Vec<u8>) -> Result<Vec<u8>, Halt> {
+        let run = self.id();
         match self.record_step(StepKind::Action, name, &result) {
             Ok(()) => Ok(result),
             Err(halt) => {
@@ -166,10 +198,6 @@ impl LiveRun {
         self.commit(|block, _, run| {
             while let Some((key, _)) = signal::find(block, run.id, name)? {
                 signal::take(block, &key)?;
-            }
-            let mark = index::undecided(run.id);
-            if block.row(&RUN_INDEX, &mark)?.is_some() {
-                unmark(block, &mark)?;
             }
             Ok(())
         })
@@ -211,9 +239,9 @@ impl Runs {
     }
 }
 
-/// Does what was begun, and writes down how that came out.
-fn act(action: Box<dyn BegunAction>, work: impl FnOnce(&str) -> Result<Vec<u8>, Failure>) -> Result<Vec<u8>, Halt> {
-    match work(action.id()) {
+/// Writes down how what was begun came out.
+fn settle(action: Box<dyn BegunAction>, worked: Result<Vec<u8>, Failure>) -> Result<Vec<u8>, Halt> {
+    match worked {
         Ok(result) => {
             action.complete(&result)?;
             Ok(result)

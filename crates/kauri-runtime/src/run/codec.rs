@@ -10,7 +10,12 @@ pub(super) struct Writer(Vec<u8>);
 impl Writer {
     pub(super) fn new(magic: [u8; 4]) -> Self {
         // Most rows fit without growing.
-        let mut row = Vec::with_capacity(256);
+        Self::sized(magic, 256)
+    }
+
+    /// For a row of so many bytes, which is not moved when it is done.
+    pub(super) fn sized(magic: [u8; 4], bytes: usize) -> Self {
+        let mut row = Vec::with_capacity(bytes);
         row.extend_from_slice(&magic);
         Self(row)
     }

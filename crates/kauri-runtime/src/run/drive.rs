@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use kauri_wire::{Flags, InboxKey, Key, MessageRef, Timestamp, WorkerId};
 
-use super::class::Takeover;
+use super::class::{ClassRow, Takeover};
 use super::job::Job;
 use super::live::{Driver, Halt, LiveRun, Loaded};
-use super::make::{self, mark, stage_run};
+use super::make::{self, mark, stage_run, unmark};
 use super::outcome::{Outcome, State};
 use super::row::Run;
 use super::seal::{self, Admission, Ending};
@@ -145,7 +145,7 @@ impl Worker {
             let ended = self.drive_run(&mut live, &claimed, is_enough);
             self.leave(&claimed);
             let (ended, taken) = ended?;
-            if ended.is_some() {
+            if ended {
                 self.runtime.shared.metrics.add(Counter::Commits, 1);
             }
             next = taken;
@@ -153,13 +153,9 @@ impl Worker {
         Ok(Tick { handled: handled.max(1), fired: 0, rest: Rest::More })
     }
 
-    /// Drives a run, and commits how that came out with the claim of the next, unless it is enough for now.
-    fn drive_run(
-        &mut self,
-        live: &mut LiveRun,
-        claimed: &Claimed,
-        is_enough: bool,
-    ) -> Result<(Option<Run>, Option<Going>)> {
+    /// Drives a run, and commits how that came out with the claim of the next, unless it is enough for now. Tells whether it was
+    /// committed.
+    fn drive_run(&mut self, live: &mut LiveRun, claimed: &Claimed, is_enough: bool) -> Result<(bool, Option<Going>)> {
         let Work::Drive(drive) = &mut self.work else { unreachable!("whoever drives runs has what drives them") };
         let result = catch_unwind(AssertUnwindSafe(|| drive.drive(live)));
         if let Some(concluded) = live.take_concluded() {
@@ -178,7 +174,7 @@ impl Worker {
         let ended = match result {
             Ok(ending) => live.end(&ending, &mut ahead),
             Err(Halt::Parked) => live.park(&mut ahead),
-            Err(Halt::Lost) => Ok(None),
+            Err(Halt::Lost) => Ok(false),
             Err(Halt::Runtime(error)) => Err(error),
             Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled"), &mut ahead),
             Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
@@ -294,7 +290,7 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     if run.outcome().is_some() {
         return Ok(Next::Drop(None));
     }
-    let job = make::job(block, &run.job)?;
+    let (job, class) = (make::job(block, &run.job)?, make::class(block, &run.class)?);
     let goes_on = match run.state {
         State::Sealed(_) => false,
         // Another message drives it: this one comes too late, or again.
@@ -302,18 +298,18 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
         State::Running if claimed.doom.is_some() => {
             let now = block.now().wall;
             let words = format!("it was begun {} times and came to no end", claimed.deliveries - 1);
-            seal::seal(block, shared, run.clone(), &Ending::failure(now, Outcome::ExecutorCrash, &words))?;
+            seal::seal(block, shared, &mut run, &Ending::failure(now, Outcome::ExecutorCrash, &words))?;
             false
         }
         State::Running => take_over(block, shared, run.clone())?,
         State::Parked if end_if_over(block, shared, &run, &job)? => false,
         State::Parked => seal::pass_gate(block, &job, run.id)?,
-        State::Pending => admit(block, shared, &run, &job)?,
+        State::Pending => admit(block, shared, &run, &job, &class)?,
     };
     if !goes_on {
         return Ok(Next::Drop(None));
     }
-    let time_max = make::class(block, &run.class)?.class.time_max;
+    let time_max = class.class.time_max;
     if run.started.is_none() {
         run.started = Some(block.now().wall);
         if let Some(until) = run.until(None, time_max) {
@@ -322,6 +318,10 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
         }
     }
     let until = run.until(job.deadline, time_max);
+    if run.state == State::Parked {
+        // If it waits for a decision again, it says so again.
+        unmark(block, &index::undecided(run.id))?;
+    }
     run.state = State::Running;
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
@@ -333,13 +333,12 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
 }
 
 /// Whether a pending run begins now. If it ends instead, that is staged.
-fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) -> Result<bool> {
-    let class = make::class(block, &run.class)?;
-    match seal::admit(block, run, job, &class)? {
+fn admit(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job, class: &ClassRow) -> Result<bool> {
+    match seal::admit(block, run, job, class)? {
         Admission::Go => Ok(true),
         Admission::Later => Ok(false),
         Admission::Over(ending) => {
-            seal::seal(block, shared, run.clone(), &ending)?;
+            seal::seal(block, shared, &mut run.clone(), &ending)?;
             Ok(false)
         }
     }
@@ -356,7 +355,7 @@ fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) ->
     } else {
         return Ok(false);
     };
-    seal::seal(block, shared, run.clone(), &ending)?;
+    seal::seal(block, shared, &mut run.clone(), &ending)?;
     Ok(true)
 }
 
@@ -370,7 +369,7 @@ pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -
     if class.takeover == Takeover::Crash {
         let words = "whoever drove it died, or was silent for too long";
         let ending = Ending::failure(block.now().wall, Outcome::ExecutorCrash, words);
-        seal::seal(block, shared, run, &ending)?;
+        seal::seal(block, shared, &mut run, &ending)?;
         return Ok(false);
     }
     let key = InboxKey { worker: class.worker, seq: kauri_wire::Seq(run.message) };

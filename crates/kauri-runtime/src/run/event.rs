@@ -154,7 +154,8 @@ fn iso(millis: i64) -> String {
         .map_or_else(|_| millis.to_string(), |stamp| stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-fn map(map: &Map<'_>) -> Json {
+/// A map as JSON.
+pub(super) fn map(map: &Map<'_>) -> Json {
     let name = |key: &Value<'_>| match key {
         Value::Str(text) => (*text).to_owned(),
         other => value(other).to_string(),
@@ -183,8 +184,8 @@ fn value(pack: &Value<'_>) -> Json {
     }
 }
 
-/// The key of a run's next event, which it has then; and the row that says which artifact it names, if it names one.
-pub(super) fn add(run: &mut Run, row: &[u8]) -> ([u8; 24], Option<Bytes>) {
+/// The key of a run's next event, which it has then; and the rows that say which artifact it names, if it names one.
+pub(super) fn add(run: &mut Run, row: &[u8]) -> ([u8; 24], Option<[Bytes; 2]>) {
     run.events += 1;
     run.hash = chain(&run.hash, run.events, row);
     run.bytes = run.bytes.saturating_add(row.len() as u64);
@@ -192,7 +193,8 @@ pub(super) fn add(run: &mut Run, row: &[u8]) -> ([u8; 24], Option<Bytes>) {
     if let Some((_, size_bytes)) = named {
         run.bytes = run.bytes.saturating_add(size_bytes);
     }
-    (event_key(run.id, run.events), named.map(|(digest, _)| index::artifact(&digest, run.id)))
+    let marks = |(digest, _)| [index::artifact(&digest, run.id), index::artifact_of(run.id, &digest)];
+    (event_key(run.id, run.events), named.map(marks))
 }
 
 /// The artifact that an event's row names, and its length.
@@ -210,9 +212,14 @@ pub(super) fn artifact(row: &[u8]) -> Option<(Digest, u64)> {
 
 /// Stages a run's next event.
 pub(super) fn stage(block: &mut Atomic<'_>, run: &mut Run, row: &[u8]) -> Result<()> {
-    let (key, named) = add(run, row);
-    block.stage(&EVENTS, &key, Some(row))?;
-    named.map_or(Ok(()), |named| make::mark(block, &named))
+    stage_bytes(block, run, row.into())
+}
+
+/// The same, of a row that is the block's from now on.
+pub(super) fn stage_bytes(block: &mut Atomic<'_>, run: &mut Run, row: Bytes) -> Result<()> {
+    let (key, named) = add(run, &row);
+    block.stage_bytes(&EVENTS, key.into(), Some(row))?;
+    named.iter().flatten().try_for_each(|named| make::mark(block, named))
 }
 
 /// Up to `most` events of a run from this number on.

@@ -15,6 +15,7 @@
 //! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
 //! | x | run 16                            | u64: events that came after the run was sealed
 //! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
+//! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
 //! ```
 //!
@@ -119,6 +120,21 @@ pub(super) fn artifact(digest: &Digest, run: RunId) -> Bytes {
 
 pub(super) fn artifacts(digest: &Digest) -> Bytes {
     key(b's', &[digest.as_bytes()])
+}
+
+pub(super) fn artifact_of(run: RunId, digest: &Digest) -> Bytes {
+    key(b't', &[run.as_bytes(), digest.as_bytes()])
+}
+
+pub(super) fn artifacts_of(run: RunId) -> Bytes {
+    key(b't', &[run.as_bytes()])
+}
+
+/// What says of the artifact in such a key that a run names it.
+pub(super) fn artifact_in(key: &[u8], run: RunId) -> Result<Bytes> {
+    let damaged = || Error::damaged("run_index", "a key that ends with a digest");
+    let digest = key.last_chunk::<32>().ok_or_else(damaged)?;
+    Ok(self::key(b's', &[digest, run.as_bytes()]))
 }
 
 pub(super) fn undecided(run: RunId) -> Bytes {

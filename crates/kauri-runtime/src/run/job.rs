@@ -27,6 +27,8 @@ const URGENT: u8 = 1;
 const HURT: u8 = 2;
 const GATED: u8 = 4;
 const UNIQUE: u8 = 8;
+/// What every row has: all but its texts.
+const FIXED_BYTES: usize = 112;
 
 /// What becomes of a job when one that it waits for fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,7 +85,9 @@ impl Job {
             .chain([(self.unique.is_some(), UNIQUE)]);
         let flags = flags.filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
         let (gate, limit) = self.gate.unwrap_or((Gate([0; 16]), 0));
-        let mut row = Writer::new(MAGIC);
+        let listed = self.tags.iter().map(|tag| tag.len()).chain(self.after.iter().map(|job| job.as_str().len()));
+        let bytes = FIXED_BYTES + self.class.len() + listed.map(|bytes| 4 + bytes).sum::<usize>();
+        let mut row = Writer::sized(MAGIC, bytes);
         row.byte(self.outcome.is_some().into()).byte(self.outcome.map_or(0, Outcome::code)).byte(flags);
         row.byte(self.on_failed as u8).moment(self.created).moment_some(self.deadline).short(self.waiting);
         row.run(self.first).run(self.latest).short(self.attempts).raw(&gate.0).short(limit);
@@ -304,7 +308,7 @@ mod tests {
             unique: Some([7; 16]),
         };
         let row = job.encode();
-        assert_eq!(Job::decode(id.clone(), &row).unwrap(), job);
+        assert_eq!((Job::decode(id.clone(), &row).unwrap(), row.capacity()), (job, row.len()));
         for length in 0..row.len() {
             assert!(Job::decode(id.clone(), &row[..length]).unwrap_err().is_corruption(), "{length} bytes");
         }

@@ -1,11 +1,12 @@
 //! Retention: what has ended is kept for as long as its class says, and removed in small commits.
 //!
-//! A job goes as a whole, once it has ended: its runs with their events, steps and inputs, then what they are found by, then the job. Each
-//! commit removes at most so many rows; what a crash leaves of a job is swept next time, because its row goes last. Bytes of artifacts go
-//! when no event names them any more: see [`Runs::collect`].
+//! A job goes as a whole, once it has ended: first the events and steps of its runs, in ranges, of which the store drops whole parts at once;
+//! then its runs with what they are found by, then the job. Each commit removes at most so many rows, and each sweep too: what it, or a
+//! crash, leaves of a job is swept next time, because its row goes last. Bytes of artifacts go when no event names them any more: see
+//! [`Runs::collect`].
 //!
-//! Whoever is to know what is removed is told before it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash kept, and
-//! that is named again; it never misses something that is gone.
+//! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
+//! kept whole, and that is named again; it never misses something that is gone.
 
 use std::fmt;
 
@@ -20,6 +21,7 @@ use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::Runs;
+use super::step;
 use crate::dead_letter::DeadLetter;
 use crate::error::{Error, Result};
 use crate::metrics::Counter;
@@ -29,8 +31,11 @@ use crate::runtime::{inbox_key, inbox_range};
 use crate::schema::{DEAD_LETTER, EVENTS, INPUTS, JOBS, RUN_INDEX, RUNS, STEPS};
 use crate::substrate::{Bytes, Change, KeyRange, Seen, TableName, prefix_end};
 
-/// The most rows that one commit removes.
-const COMMIT_ROWS_MAX: usize = 512;
+/// The most rows that one commit cuts out in ranges: few pages are touched for them, and some hundreds are given back.
+const CUT_ROWS_MAX: u64 = 16_384;
+/// The most runs whose rows one commit removes one by one, and the most dead letters.
+const COMMIT_RUNS_MAX: usize = 64;
+const COMMIT_LETTERS_MAX: usize = 512;
 
 /// What a sweep removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,8 +113,6 @@ pub struct Collected {
     pub artifacts: u64,
 }
 
-/// Rows to be removed.
-type Doomed = Vec<(TableName, Bytes)>;
 type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
 
 /// One class being swept.
@@ -215,46 +218,60 @@ impl Sweep<'_> {
         Ok(Some((key.into(), job.map(|job| (job, why)))))
     }
 
-    /// Removes a job, some rows at a time.
+    /// Removes a job, part by part, until it is gone or enough was removed.
     fn job(&mut self, job: &Job, why: Passed, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
-        let runs = self.runs.read(|view| attempts(view, &job.id))?;
-        tell(&Removal::Job { class: self.name, job, runs: &runs, why })?;
-        loop {
-            let doomed = self.runs.read(|view| doomed_rows(view, job))?;
-            let is_last = doomed.len() <= COMMIT_ROWS_MAX;
-            let key = job.id.as_str().as_bytes();
-            let done = self.runs.shared().commit_until(|rows| {
-                // Somebody may have retried it meanwhile.
-                let found = rows.get(&JOBS, key)?;
-                let is_ended = match found.as_deref() {
-                    Some(row) => Job::decode(job.id.clone(), row)?.outcome.is_some(),
-                    None => false,
-                };
-                if !is_ended {
-                    return Ok(None);
-                }
-                let mut change = Change::default();
-                change.expect(JOBS, key, Seen::of(found.as_deref()));
-                for (table, key) in doomed.iter().take(COMMIT_ROWS_MAX) {
-                    change.remove(table.clone(), key.clone());
-                }
-                Ok(Some((change, ())))
-            })?;
-            if done.is_none() {
+        let (runs, is_whole) = self.runs.read(|view| {
+            let runs = attempts(view, &job.id)?;
+            let is_whole = is_whole(view, &runs)?;
+            Ok((runs, is_whole))
+        })?;
+        if is_whole {
+            tell(&Removal::Job { class: self.name, job, runs: &runs, why })?;
+        }
+        while swept.rows < self.rows_max {
+            let most = (self.rows_max - swept.rows).min(CUT_ROWS_MAX);
+            let part = self.runs.read(|view| Part::of(view, job, most))?;
+            let Some(rows) = self.remove(job, &part)? else { return Ok(()) };
+            self.over = self.over.saturating_sub(part.bytes);
+            swept.rows += rows;
+            swept.events += part.events;
+            swept.runs += part.runs;
+            swept.bytes += part.bytes;
+            if part.is_last {
+                swept.jobs += 1;
                 return Ok(());
             }
-            swept.rows += doomed.len().min(COMMIT_ROWS_MAX) as u64;
-            if is_last {
-                break;
-            }
         }
-        let bytes = runs.iter().map(|run| run.bytes).sum();
-        self.over = self.over.saturating_sub(bytes);
-        swept.jobs += 1;
-        swept.runs += runs.len() as u64;
-        swept.events += runs.iter().map(|run| run.events).sum::<u64>();
-        swept.bytes += bytes;
         Ok(())
+    }
+
+    /// Commits that a part of a job is gone: how many rows it had. Nothing if somebody has retried the job meanwhile.
+    fn remove(&self, job: &Job, part: &Part) -> Result<Option<u64>> {
+        let key = job.id.as_str().as_bytes();
+        let removed = self.runs.shared().commit_until(|rows| {
+            let found = rows.get(&JOBS, key)?;
+            let is_ended = match found.as_deref() {
+                Some(row) => Job::decode(job.id.clone(), row)?.outcome.is_some(),
+                None => false,
+            };
+            if !is_ended {
+                return Ok(None);
+            }
+            let mut change = Change::default();
+            change.expect(JOBS, key, Seen::of(found.as_deref()));
+            for (table, from, until) in &part.ranges {
+                change.cut(table.clone(), KeyRange { from, until: until.as_deref() });
+            }
+            let mut single = 0;
+            for (table, key) in &part.rows {
+                if rows.get(table, key)?.is_some() {
+                    change.remove(table.clone(), key.clone());
+                    single += 1;
+                }
+            }
+            Ok(Some((change, single)))
+        })?;
+        Ok(removed.map(|(committed, single)| committed.removed + single))
     }
 
     /// Removes dead letters of the worker that drives the class.
@@ -299,7 +316,7 @@ impl Sweep<'_> {
         };
         let mut scan = view.rows(&DEAD_LETTER, range)?;
         let mut found = Vec::new();
-        while found.len() < COMMIT_ROWS_MAX {
+        while found.len() < COMMIT_LETTERS_MAX {
             let Some((key, row)) = scan.next()? else { break };
             let letter = DeadLetter::decode(&row)?;
             let Some(why) = passed(&self.class.keep, self.now, letter.failed_at, left, over) else { break };
@@ -346,34 +363,124 @@ fn letter_bytes(view: &View<'_>, worker: WorkerId) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The rows of a job, those first that others are found by last; a few more than a commit removes.
-fn doomed_rows(view: &View<'_>, job: &Job) -> Result<Doomed> {
-    let mut doomed = Doomed::new();
-    let runs = attempts(view, &job.id)?;
-    for run in &runs {
-        add_events(view, run.id, &mut doomed)?;
-        add_prefix(view, &STEPS, run.id.as_bytes(), &mut doomed)?;
-    }
-    add_prefix(view, &RUN_INDEX, &index::derived_of(job.first), &mut doomed)?;
-    if doomed.len() > COMMIT_ROWS_MAX {
-        return Ok(doomed);
-    }
-    for run in &runs {
-        add_run(run, &mut doomed);
-    }
-    doomed.extend(job.unique.map(|key| (RUN_INDEX, index::unique_key(&key))));
-    doomed.push((JOBS, job.id.as_str().into()));
-    Ok(doomed)
+/// What one commit removes of a job.
+#[derive(Default)]
+struct Part {
+    /// Ranges of rows.
+    ranges: Vec<(TableName, Bytes, Option<Bytes>)>,
+    /// Rows one by one, some of which may not be there.
+    rows: Vec<(TableName, Bytes)>,
+    /// How many rows are in the ranges, and how many of them are events.
+    cut: u64,
+    events: u64,
+    /// How many runs are gone with it, and how many bytes they had.
+    runs: u64,
+    bytes: u64,
+    /// Nothing is left after it.
+    is_last: bool,
 }
 
-fn add_run(run: &Run, doomed: &mut Doomed) {
+impl Part {
+    /// The next part of a job, with ranges of at most so many rows. What others are found by goes last.
+    fn of(view: &View<'_>, job: &Job, most: u64) -> Result<Self> {
+        let runs = attempts(view, &job.id)?;
+        let mut part = Self::default();
+        // The last attempt first: as long as it is whole, nothing of the job was removed.
+        for run in runs.iter().rev() {
+            part.events +=
+                part.add_numbered(view, EVENTS, run.id, most, |first| event::event_key(run.id, first).into())?;
+            part.add_numbered(view, STEPS, run.id, most, |first| {
+                step::step_key(run.id, u32::try_from(first).unwrap_or(u32::MAX)).into()
+            })?;
+            for key in part.add_marks(view, &index::artifacts_of(run.id), most)? {
+                part.rows.push((RUN_INDEX, index::artifact_in(&key, run.id)?));
+            }
+        }
+        part.add_marks(view, &index::derived_of(job.first), most)?;
+        if part.cut < most {
+            part.add_ends(job, &runs);
+        }
+        Ok(part)
+    }
+
+    /// Adds rows of a run that are numbered, and answers how many. `key` is that of a number.
+    fn add_numbered(
+        &mut self,
+        view: &View<'_>,
+        table: TableName,
+        run: RunId,
+        most: u64,
+        key: impl Fn(u64) -> Bytes,
+    ) -> Result<u64> {
+        let end = prefix_end(run.as_bytes());
+        let whole = KeyRange { from: run.as_bytes(), until: end.as_deref() };
+        let (rows, room) = (view.count(&table, whole)?, most.saturating_sub(self.cut));
+        if rows == 0 || room == 0 {
+            return Ok(0);
+        }
+        let until = match rows <= room {
+            true => end.map(Bytes::from),
+            // Numbers follow each other without a gap: so that of the first tells which key is so far from it.
+            false => {
+                let mut scan = view.rows(&table, whole)?;
+                let first = scan.next()?.map_or(0, |(key, _)| number_in(key));
+                Some(key(first.saturating_add(room)))
+            }
+        };
+        let rows = rows.min(room);
+        self.ranges.push((table, run.as_bytes().into(), until));
+        self.cut += rows;
+        Ok(rows)
+    }
+
+    /// Adds marks with a prefix, and answers their keys.
+    fn add_marks(&mut self, view: &View<'_>, prefix: &[u8], most: u64) -> Result<Vec<Vec<u8>>> {
+        let room = usize::try_from(most.saturating_sub(self.cut)).unwrap_or(usize::MAX);
+        let keys = make::marked(view, prefix, room)?;
+        if let Some(last) = keys.last() {
+            self.ranges.push((RUN_INDEX, prefix.into(), Some([&last[..], &[0]].concat().into())));
+            self.cut += keys.len() as u64;
+        }
+        Ok(keys)
+    }
+
+    /// Adds what runs are found by, whole runs only; and the job with the last of them, so that what is left is found.
+    fn add_ends(&mut self, job: &Job, runs: &[Run]) {
+        self.is_last = runs.len() <= COMMIT_RUNS_MAX;
+        // The last attempt goes with the job.
+        for run in runs.iter().take(COMMIT_RUNS_MAX) {
+            self.runs += 1;
+            self.bytes = self.bytes.saturating_add(run.bytes);
+            add_run(run, &mut self.rows);
+        }
+        if self.is_last {
+            self.rows.extend(job.unique.map(|key| (RUN_INDEX, index::unique_key(&key))));
+            self.rows.push((JOBS, job.id.as_str().into()));
+        }
+    }
+}
+
+/// The number that the key of an event or a step ends with.
+fn number_in(key: &[u8]) -> u64 {
+    let number = key.get(RunId::BYTES..).unwrap_or_default();
+    number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Whether nothing of a job with these runs was removed yet.
+fn is_whole(view: &View<'_>, runs: &[Run]) -> Result<bool> {
+    let Some(last) = runs.last() else { return Ok(false) };
+    let until = prefix_end(last.id.as_bytes());
+    let events = view.count(&EVENTS, KeyRange { from: last.id.as_bytes(), until: until.as_deref() })?;
+    Ok(events == last.events)
+}
+
+fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     let id = Bytes::from(run.id.as_bytes());
-    doomed.push((INPUTS, id.clone()));
-    doomed.push((RUNS, id));
-    let mut index = |key| doomed.push((RUN_INDEX, key));
+    rows.push((INPUTS, id.clone()));
+    rows.push((RUNS, id));
+    let mut index = |key| rows.push((RUN_INDEX, key));
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
-    index(index::undecided(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }
@@ -388,29 +495,4 @@ fn attempts(view: &View<'_>, job: &JobId) -> Result<Vec<Run>> {
         runs.extend(make::find_run(view, id)?);
     }
     Ok(runs)
-}
-
-/// Adds keys with a prefix, until there are more than a commit removes.
-fn add_prefix(view: &View<'_>, table: &TableName, prefix: &[u8], doomed: &mut Doomed) -> Result<()> {
-    let until = prefix_end(prefix);
-    let mut scan = view.rows(table, KeyRange { from: prefix, until: until.as_deref() })?;
-    while doomed.len() <= COMMIT_ROWS_MAX {
-        let Some((key, _)) = scan.next()? else { break };
-        doomed.push((table.clone(), key.into()));
-    }
-    Ok(())
-}
-
-/// Adds events, and what says which artifacts they name.
-fn add_events(view: &View<'_>, run: RunId, doomed: &mut Doomed) -> Result<()> {
-    let until = prefix_end(run.as_bytes());
-    let mut scan = view.rows(&EVENTS, KeyRange { from: run.as_bytes(), until: until.as_deref() })?;
-    while doomed.len() <= COMMIT_ROWS_MAX {
-        let Some((key, row)) = scan.next()? else { break };
-        if let Some((digest, _)) = event::artifact(&row) {
-            doomed.push((RUN_INDEX, index::artifact(&digest, run)));
-        }
-        doomed.push((EVENTS, key.into()));
-    }
-    Ok(())
 }

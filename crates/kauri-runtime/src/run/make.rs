@@ -12,7 +12,7 @@ use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::read::Read;
 use crate::schema::{INPUTS, JOBS, RUN_INDEX, RUNS};
-use crate::substrate::{KeyRange, prefix_end};
+use crate::substrate::{Bytes, KeyRange, prefix_end};
 
 pub(super) fn find_run(rows: &impl Read, id: RunId) -> Result<Option<Run>> {
     rows.row(&RUNS, id.as_bytes())?.map(|row| Run::decode(id, &row)).transpose()
@@ -39,15 +39,15 @@ pub(super) fn class(rows: &impl Read, name: &str) -> Result<ClassRow> {
 }
 
 pub(super) fn stage_run(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
-    block.stage(&RUNS, run.id.as_bytes(), Some(&run.encode()))
+    block.stage_bytes(&RUNS, run.id.as_bytes().into(), Some(run.encode().into()))
 }
 
 pub(super) fn stage_job(block: &mut Atomic<'_>, job: &Job) -> Result<()> {
-    block.stage(&JOBS, job.id.as_str().as_bytes(), Some(&job.encode()))
+    block.stage_bytes(&JOBS, job.id.as_str().into(), Some(job.encode().into()))
 }
 
 pub(super) fn mark(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
-    block.stage(&RUN_INDEX, key, Some(&[]))
+    block.stage_bytes(&RUN_INDEX, key.into(), Some(Bytes::default()))
 }
 
 pub(super) fn unmark(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
@@ -186,8 +186,19 @@ pub(super) fn driven_run(payload: &[u8]) -> Option<RunId> {
 
 /// Stages the message that drives a new run, now or at its time, and the one that ends it when it is no longer wanted.
 pub(super) fn dispatch(block: &mut Atomic<'_>, run: &Run, job: &Job, due: Option<Timestamp>) -> Result<()> {
-    let class = class(block, &run.class)?.class;
-    let message = drive_message(run.id, class.worker, job.is_urgent)?;
+    let worker = class(block, &run.class)?.class.worker;
+    dispatch_to(block, worker, run, job, due)
+}
+
+/// The same, when the worker of its class is known.
+pub(super) fn dispatch_to(
+    block: &mut Atomic<'_>,
+    worker: WorkerId,
+    run: &Run,
+    job: &Job,
+    due: Option<Timestamp>,
+) -> Result<()> {
+    let message = drive_message(run.id, worker, job.is_urgent)?;
     if let Some(deadline) = job.deadline {
         block.arm(deadline, &message)?;
     }

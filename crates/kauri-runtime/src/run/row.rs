@@ -25,6 +25,8 @@ use crate::error::{Error, Result};
 
 const MAGIC: [u8; 4] = *b"RUN0";
 const CANCEL: u8 = 1;
+/// What every row has, before the job's id.
+const FIXED_BYTES: usize = 156;
 
 /// Everything about a run but what it said.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,7 +125,7 @@ impl Run {
             Origin::Child { .. } => 2,
         };
         let flags = if self.is_cancelled { CANCEL } else { 0 };
-        let mut row = Writer::new(MAGIC);
+        let mut row = Writer::sized(MAGIC, FIXED_BYTES + 8 + self.job.as_str().len() + self.class.len());
         row.raw(&self.state.codes()).byte(flags).byte(origin).short(self.attempt()).short(self.depth);
         row.run_some(self.parent()).run(self.root);
         row.moment(self.created).moment_some(self.started).moment_some(self.ended);
@@ -230,7 +232,7 @@ mod tests {
         for origin in [Origin::First, Origin::Retry { of, attempt: 2 }, Origin::Child { of, depth: 2 }] {
             let run = run(origin, State::Sealed(Outcome::TimedOut));
             let row = run.encode();
-            assert_eq!(Run::decode(run.id, &row).unwrap(), run);
+            assert_eq!((Run::decode(run.id, &row).unwrap(), row.capacity()), (run.clone(), row.len()));
             for length in 0..row.len() {
                 assert!(Run::decode(run.id, &row[..length]).unwrap_err().is_corruption(), "{length} bytes");
             }

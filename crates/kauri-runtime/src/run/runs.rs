@@ -234,7 +234,7 @@ impl Runs {
                 State::Running => make::stage_run(block, &run)?,
                 State::Pending | State::Parked => {
                     let ending = Ending::failure(block.now().wall, Outcome::Cancelled, "it was cancelled");
-                    seal::seal(block, self.shared(), run, &ending)?;
+                    seal::seal(block, self.shared(), &mut run, &ending)?;
                 }
             }
             Ok(before)

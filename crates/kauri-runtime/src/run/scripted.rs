@@ -16,20 +16,27 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use kauri_wire::pack::Map;
+use kauri_wire::{JobId, RunId, Timestamp};
 use serde_json::Value;
 
+use super::action::{AtHand, BegunAction};
 use super::drive::Drive;
+use super::event;
 use super::files::Files;
 use super::ingest::Ingestion;
 use super::live::{Halt, LiveRun};
 use super::outcome::Outcome;
 use super::row::Run;
 use super::script::{
-    Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError, Verdict, execute,
+    ActionEnd, BeganAction, Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError,
+    Verdict, execute,
 };
 use super::seal::Ending;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
 use super::step::StepKind;
+use crate::error::Error;
+use crate::handler::Failure;
 
 /// What a run is executed with, beside its script.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +54,7 @@ pub struct Setup {
 
 /// Drives runs by executing their scripts: hooks in their order, each with its deadline, and the end sealed before `cleanup`.
 ///
-/// The input of a run is the job of its script, as JSON; no input is null.
+/// The input of a run is the job of its script, as JSON; no input is null, and the params of derived work are an object.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -101,8 +108,8 @@ type Hear = dyn FnMut(&Run, &Report) + Send;
 enum Asked {
     Append(Vec<EventDraft>, SyncSender<Result<Appended, SinkError>>),
     Seal(Box<Ending>, SyncSender<Result<(), SinkError>>),
-    Recall(String, SyncSender<Result<Option<Vec<u8>>, StepsError>>),
-    Record(String, Vec<u8>, SyncSender<Result<(), StepsError>>),
+    /// Something about its steps.
+    Step(Box<dyn FnOnce(&mut Desk<'_>) + Send>),
     /// Nothing more: the script is through.
     Over,
 }
@@ -150,21 +157,15 @@ impl Scripted {
 
 impl Drive for Scripted {
     fn drive(&mut self, live: &mut LiveRun) -> Result<Ending, Halt> {
-        let job = match live.input() {
-            [] => Value::Null,
-            input => match serde_json::from_slice(input) {
-                Ok(job) => job,
-                Err(error) => {
-                    let words = format!("expected JSON as the input of a script, found something else: {error}");
-                    return Ok(Ending::failure(live.now().wall, Outcome::ScriptError, &words));
-                }
-            },
+        let job = match job_in(live.input()) {
+            Ok(job) => job,
+            Err(words) => return Ok(Ending::failure(live.now().wall, Outcome::ScriptError, &words)),
         };
         let cancel = Cancel::default();
         let (plan, mut executor) = (self.plan(live, job, &cancel), (self.executor)(live.run()));
         let (ask, asked) = sync_channel(1);
         let plan = plan.steps(Arc::new(Asking(ask.clone())));
-        let report = thread::scope(|scope| {
+        let (report, answered) = thread::scope(|scope| {
             let script = scope.spawn(move || {
                 let (sink, seal) = (Box::new(Asking(ask.clone())), Asking(ask.clone()));
                 let report = execute(plan, &mut *executor, sink, |verdict| seal.seal(verdict));
@@ -172,55 +173,134 @@ impl Drive for Scripted {
                 let _ = ask.send(Asked::Over);
                 report
             });
-            answer(live, &asked, &cancel);
-            script.join()
+            let answered = answer(live, &asked, &cancel);
+            (script.join(), answered)
         });
         let report = report.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if let Some(hear) = &mut self.hear {
             hear(live.run(), &report);
         }
-        // Whoever sealed the run has said how it ended; else it is not ours any more.
+        answered?;
+        // Whoever sealed the run has said how it ended; else it waits, or is not ours any more.
         report.sealed.map_or_else(|error| Err(error.into()), |()| Err(Halt::Lost))
     }
+}
+
+/// The job of a script: its run's input as JSON. Derived work has params, a MessagePack map, which no JSON begins like.
+fn job_in(input: &[u8]) -> Result<Value, String> {
+    if input.is_empty() {
+        return Ok(Value::Null);
+    }
+    if let Ok(params) = Map::decode(input) {
+        return Ok(event::map(&params));
+    }
+    let words = |error| format!("expected JSON as the input of a script, found something else: {error}");
+    serde_json::from_slice(input).map_err(words)
 }
 
 /// A run that is to be cancelled is noticed within this time, however long its lease is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Where the driver's thread answers.
+struct Desk<'a> {
+    live: &'a mut LiveRun,
+    /// The script asked for another step than the one that is recorded.
+    diverged: Option<String>,
+    /// The action that is under way. Left here, it is in doubt.
+    action: Option<Box<dyn BegunAction>>,
+    /// The runtime failed: the run is left as a crash would leave it.
+    trouble: Option<Error>,
+}
+
+impl Desk<'_> {
+    /// What was asked of the run, in words for its script.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut LiveRun) -> Result<T, Halt>) -> Result<T, StepsError> {
+        ask(self.live).map_err(|halt| match halt {
+            Halt::Diverged(divergence) => {
+                self.diverged = Some(divergence.to_string());
+                StepsError::Diverged(divergence.to_string())
+            }
+            Halt::Parked => StepsError::Parked,
+            Halt::Failed(why) => StepsError::Failed(why.into()),
+            Halt::Runtime(error) => {
+                let words = error.to_string();
+                self.trouble.get_or_insert(error);
+                StepsError::Stopped(words)
+            }
+            halt @ (Halt::Cancelled | Halt::Lost) => StepsError::Stopped(halt.to_string()),
+        })
+    }
+
+    fn begin_action(&mut self, name: &str, task: &str) -> Result<BeganAction, StepsError> {
+        if self.action.is_some() {
+            let words = "expected one action after the other, found one that is still under way";
+            return Err(StepsError::Failed(words.to_owned()));
+        }
+        Ok(match self.ask(|live| live.begin_action(name, task))? {
+            AtHand::Done(result) => BeganAction::Done(result),
+            AtHand::Begun(action) => {
+                let id = action.id().to_owned();
+                self.action = Some(action);
+                BeganAction::Begun(id)
+            }
+        })
+    }
+
+    fn end_action(&mut self, name: &str, end: ActionEnd) -> Result<(), StepsError> {
+        let Some(action) = self.action.take() else {
+            return Err(StepsError::Failed("expected an action under way, found none".to_owned()));
+        };
+        let is_failed = matches!(end, ActionEnd::NotDone(_));
+        let ended = self.ask(|live| match end {
+            ActionEnd::Done(result) => live.end_action(name, action, Ok(result)),
+            ActionEnd::NotDone(why) => live.end_action(name, action, Err(Failure::fatal(&*why))),
+            ActionEnd::InDoubt => {
+                drop(action);
+                Err(live.park_for_decision())
+            }
+        });
+        match ended {
+            // That it failed is what the script said itself.
+            Err(StepsError::Failed(_)) if is_failed => Ok(()),
+            ended => ended.map(drop),
+        }
+    }
+
+    fn seal(&mut self, ending: Ending) -> Result<(), SinkError> {
+        if self.trouble.is_some() {
+            return Err(SinkError::Lost);
+        }
+        let diverged = self.diverged.take().or_else(|| left_over(self.live, &ending));
+        let ending = match diverged {
+            Some(words) => Ending::failure(self.live.now().wall, Outcome::VersionMismatch, &words),
+            None => ending,
+        };
+        self.live.end_early(&ending)
+    }
+}
+
 /// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
-fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) {
+///
+/// # Errors
+/// Why the runtime could not do what the script asked for.
+fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Result<(), Error> {
+    let mut desk = Desk { live, diverged: None, action: None, trouble: None };
     // Who asked may have stopped waiting: then nobody hears the answer.
-    let mut diverged = None;
     loop {
-        match asked.recv_timeout(live.renewal().min(LOOK_EVERY)) {
+        match asked.recv_timeout(desk.live.renewal().min(LOOK_EVERY)) {
             Ok(Asked::Append(events, answer)) => {
-                let _ = answer.send(live.append(&events));
+                let _ = answer.send(desk.live.append(&events));
             }
             Ok(Asked::Seal(ending, answer)) => {
-                let diverged = diverged.take().or_else(|| left_over(live, &ending));
-                let ending = match diverged {
-                    Some(words) => Ending::failure(live.now().wall, Outcome::VersionMismatch, &words),
-                    None => *ending,
-                };
-                let _ = answer.send(live.end_early(&ending));
+                let _ = answer.send(desk.seal(*ending));
             }
-            Ok(Asked::Recall(name, answer)) => {
-                let found = live.recall(StepKind::Work, &name);
-                if let Err(Halt::Diverged(divergence)) = &found {
-                    diverged = Some(divergence.to_string());
-                }
-                let _ = answer.send(found.map_err(|halt| steps_error(&halt)));
-            }
-            Ok(Asked::Record(name, result, answer)) => {
-                let recorded = live.record_step(StepKind::Work, &name, &result);
-                let _ = answer.send(recorded.map_err(|halt| steps_error(&halt)));
-            }
+            Ok(Asked::Step(ask)) => ask(&mut desk),
             Err(RecvTimeoutError::Timeout) => {
-                if live.renew().is_err() {
+                if desk.live.renew().is_err() {
                     cancel.cancel();
                 }
             }
-            Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return desk.trouble.map_or(Ok(()), Err),
         }
     }
 }
@@ -233,28 +313,63 @@ fn left_over(live: &LiveRun, ending: &Ending) -> Option<String> {
     }
 }
 
-fn steps_error(halt: &Halt) -> StepsError {
-    match halt {
-        Halt::Diverged(divergence) => StepsError::Diverged(divergence.to_string()),
-        halt => StepsError::Stopped(halt.to_string()),
-    }
-}
-
 impl Steps for Asking {
     fn recall(&self, name: &str) -> Result<Option<Vec<u8>>, StepsError> {
-        self.ask_step(|answer| Asked::Recall(name.to_owned(), answer))
+        let name = name.to_owned();
+        self.ask_step(move |desk| desk.ask(|live| live.recall(StepKind::Work, &name)))
     }
 
     fn record(&self, name: &str, result: &[u8]) -> Result<(), StepsError> {
-        self.ask_step(|answer| Asked::Record(name.to_owned(), result.to_vec(), answer))
+        let (name, result) = (name.to_owned(), result.to_vec());
+        self.ask_step(move |desk| desk.ask(|live| live.record_step(StepKind::Work, &name, &result)))
+    }
+
+    fn sleep_until(&self, name: &str, due: Timestamp) -> Result<(), StepsError> {
+        let name = name.to_owned();
+        self.ask_step(move |desk| desk.ask(|live| live.sleep_until(&name, due)))
+    }
+
+    fn wait_for_signal(&self, name: &str) -> Result<Vec<u8>, StepsError> {
+        let name = name.to_owned();
+        self.ask_step(move |desk| desk.ask(|live| live.wait_for_signal(&name)))
+    }
+
+    fn wait_for_job(&self, job: &JobId) -> Result<Outcome, StepsError> {
+        let job = job.clone();
+        self.ask_step(move |desk| desk.ask(|live| live.wait_for_job(&job)))
+    }
+
+    fn wait_for(&self, run: RunId) -> Result<Outcome, StepsError> {
+        self.ask_step(move |desk| desk.ask(|live| live.wait_for(run)))
+    }
+
+    fn enqueue(&self, name: &str, target: &str, params: Map<'_>) -> Result<RunId, StepsError> {
+        let (name, target, params) = (name.to_owned(), target.to_owned(), params.encode());
+        self.ask_step(move |desk| desk.ask(|live| live.enqueue(&name, &target, &params)))
+    }
+
+    fn begin_action(&self, name: &str, task: &str) -> Result<BeganAction, StepsError> {
+        let (name, task) = (name.to_owned(), task.to_owned());
+        self.ask_step(move |desk| desk.begin_action(&name, &task))
+    }
+
+    fn end_action(&self, name: &str, end: ActionEnd) -> Result<(), StepsError> {
+        let name = name.to_owned();
+        self.ask_step(move |desk| desk.end_action(&name, end))
     }
 }
 
 impl Asking {
-    fn ask_step<T>(&self, asked: impl FnOnce(SyncSender<Result<T, StepsError>>) -> Asked) -> Result<T, StepsError> {
+    fn ask_step<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Desk<'_>) -> Result<T, StepsError> + Send + 'static,
+    ) -> Result<T, StepsError> {
         let over = || StepsError::Stopped(SinkError::Sealed.to_string());
         let (answer, answers) = sync_channel(1);
-        self.0.send(asked(answer)).map_err(|_| over())?;
+        let ask = Asked::Step(Box::new(move |desk| {
+            let _ = answer.send(ask(desk));
+        }));
+        self.0.send(ask).map_err(|_| over())?;
         answers.recv().map_err(|_| over())?
     }
 

@@ -65,16 +65,20 @@ impl Ending {
 }
 
 /// Stages the end of a run: its terminal event and its seal, another run if the class wants one, else the end of its job.
-pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, mut run: Run, ending: &Ending) -> Result<Run> {
+pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, run: &mut Run, ending: &Ending) -> Result<()> {
     assert!(run.outcome().is_none(), "a sealed run is sealed");
     ending.check()?;
     let now = block.now().wall;
+    if run.state == State::Parked {
+        // Nobody waits for a decision any more.
+        unmark(block, &index::undecided(run.id))?;
+    }
     let event = event::encode(&ending.terminal)?;
-    event::stage(block, &mut run, &event)?;
+    event::stage_bytes(block, run, event)?;
     run.state = State::Sealed(ending.outcome);
     run.ended = Some(now);
     run.message = 0;
-    stage_run(block, &run)?;
+    stage_run(block, run)?;
     unmark(block, &index::running(run.id))?;
     block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
     signal::clear(block, run.id)?;
@@ -85,11 +89,11 @@ pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, mut run: Run, ending
         let wait = shared.jitter(class.class.retry.pause_after(run.attempt()));
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let due = Timestamp(now.0.saturating_add(wait));
-        follow(block, shared, &run, job, Input::Of(run.input_of), Some(due))?;
+        follow(block, shared, run, job, Input::Of(run.input_of), Some(due))?;
     } else {
-        finish(block, job, &run, ending.outcome)?;
+        finish(block, job, run, ending.outcome)?;
     }
-    Ok(run)
+    Ok(())
 }
 
 /// Stages the run that follows one which has failed.
@@ -131,7 +135,10 @@ fn finish(block: &mut Atomic<'_>, mut job: Job, run: &Run, outcome: Outcome) -> 
     if run.started.is_none() {
         unmark(block, &index::paused(&run.class, run.id))?;
     }
-    for key in marked(block, &index::waiters(&job.id), usize::MAX)? {
+    let waiters = index::waiters(&job.id);
+    // Few jobs are waited for, and to count is cheaper than to look.
+    let waiting = if count_marked(block, &waiters)? == 0 { Vec::new() } else { marked(block, &waiters, usize::MAX)? };
+    for key in waiting {
         let waiter = index::last_run(&key)?;
         unmark(block, &key)?;
         if let Some(waiter) = make::find_run(block, waiter)? {

@@ -59,6 +59,8 @@ pub enum SinkError {
     Cancelled,
     /// The lease is somebody else's: whatever is still done for the run here counts for nothing.
     Lost,
+    /// The run waits for something: what is said now is said again when it goes on.
+    Parked,
     /// Something else failed, and this says what.
     Failed(String),
 }
@@ -69,6 +71,7 @@ impl fmt::Display for SinkError {
             Self::Sealed => f.write_str("expected a run that goes on, found one that has ended"),
             Self::Cancelled => f.write_str("the run is to be cancelled, or its time is over"),
             Self::Lost => f.write_str("the run is driven by somebody else now"),
+            Self::Parked => f.write_str("the run waits, and says nothing until it goes on"),
             Self::Failed(why) => f.write_str(why),
         }
     }

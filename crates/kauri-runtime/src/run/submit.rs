@@ -1,6 +1,6 @@
 //! Submitting jobs.
 
-use kauri_wire::{JobId, RunId, Timestamp};
+use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
 
 use super::fault::RunFault;
 use super::index;
@@ -49,7 +49,7 @@ impl Runs {
 }
 
 pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {
-    make::class(block, &wanted.class)?;
+    let worker = make::class(block, &wanted.class)?.class.worker;
     let now = block.now().wall;
     if let Some(found) = find_unique(block, wanted, now)? {
         return Ok(found);
@@ -64,7 +64,7 @@ pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: 
         None => JobId::new(format!("job-{id}"))?,
     };
     let submitted = Submitted { job: job.clone(), run: id, is_new: true };
-    stage_new_job(block, wanted, id, job)?;
+    stage_new_job(block, wanted, worker, id, job)?;
     if let Some((key, window)) = &wanted.unique {
         let window = window.map(|window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
         let until = window.map_or(i64::MAX, |window| now.0.saturating_add(window));
@@ -74,7 +74,7 @@ pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: 
     Ok(submitted)
 }
 
-fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, run: RunId, id: JobId) -> Result<()> {
+fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, worker: WorkerId, run: RunId, id: JobId) -> Result<()> {
     if make::find_job(block, &id)?.is_some() {
         return Err(RunFault::JobExists(id).into());
     }
@@ -111,7 +111,7 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, run: RunId, id: Jo
     let (origin, input) = (Origin::First, Input::Own(&wanted.input));
     let made = make::make(block, &NewRun { id: run, job: &job, origin, depth: 0, root: run, input, now })?;
     stage_job(block, &job)?;
-    make::dispatch(block, &made, &job, wanted.at)
+    make::dispatch_to(block, worker, &made, &job, wanted.at)
 }
 
 /// The job that was submitted with the same key, if the key is still taken.

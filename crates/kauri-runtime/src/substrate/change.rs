@@ -32,8 +32,21 @@ pub struct Change {
     pub writes: Writes,
     /// Rows whose place the commit itself decides.
     pub appends: Vec<Append>,
+    /// Ranges of which every row is removed, before anything is written.
+    pub cuts: Vec<Cut>,
     /// How durable the change is when the commit returns.
     pub durability: Durability,
+}
+
+/// A range of which every row is removed: a store that keeps rows in a tree drops whole parts of it, and touches few pages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The table.
+    pub table: TableName,
+    /// The least key.
+    pub from: Bytes,
+    /// The least key that is beyond, if there is such a bound.
+    pub until: Option<Bytes>,
 }
 
 /// What a row was seen to be.
@@ -161,6 +174,12 @@ impl Change {
         self.writes.entry(table.into()).or_default().insert(key.into(), None);
     }
 
+    /// Stages that all rows of a range are removed. [`Committed::removed`](super::Committed::removed) tells how many there were.
+    pub fn cut(&mut self, table: impl Into<TableName>, range: KeyRange<'_>) {
+        let (from, until) = (range.from.into(), range.until.map(Into::into));
+        self.cuts.push(Cut { table: table.into(), from, until });
+    }
+
     /// Demands that a row still be as it was seen. What was demanded first counts.
     pub fn expect(&mut self, table: impl Into<TableName>, key: impl Into<Bytes>, seen: Seen) {
         self.reads.entry(table.into()).or_default().entry(key.into()).or_insert(seen);
@@ -169,7 +188,7 @@ impl Change {
     /// Whether nothing would be written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.appends.is_empty()
+        self.writes.is_empty() && self.appends.is_empty() && self.cuts.is_empty()
     }
 
     /// Looks whether everything observed is so in these rows; names the first thing that is not.

@@ -20,7 +20,7 @@ type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
 /// # Errors
 /// Says what it did that it should not.
 pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
-    let cases: [(&str, Case<S>); 9] = [
+    let cases: [(&str, Case<S>); 10] = [
         ("a change is applied whole", applied_whole),
         ("a snapshot never changes", snapshot_stays),
         ("reads that changed are conflicts", reads_conflict),
@@ -29,6 +29,7 @@ pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<()
         ("counts that changed are conflicts", counts_conflict),
         ("numbers are never used twice", numbers_grow),
         ("scans go both ways until they meet", scans_meet),
+        ("ranges are cut out whole, and counted", ranges_are_cut),
         ("watchers of what changed are woken", watchers_wake),
     ];
     for (name, case) in cases {
@@ -276,6 +277,33 @@ fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
         check(ours == theirs, format!("expected {theirs:?}, found {ours:?}"))?;
     }
     check(contents(&*substrate.snapshot()?)? == contents(&*model.snapshot()?)?, "other rows than the model's")
+}
+
+/// All rows of the ranges go, and no other; what is written in the same change is written after; nothing goes if there is a conflict.
+fn ranges_are_cut(substrate: &impl Substrate) -> Check<'static> {
+    let fill =
+        |change: &mut Change| (10..90).for_each(|number| change.put(FRUIT, format!("{number}").into_bytes(), "1"));
+    let mut filling = put("a", "1");
+    fill(&mut filling);
+    apply(substrate, &filling)?;
+    let mut change = Change::default();
+    change.cut(FRUIT, KeyRange { from: b"20", until: Some(b"60") });
+    change.cut(FRUIT, KeyRange { from: b"80", until: Some(b"9") });
+    change.cut(STOCK, KeyRange::ALL);
+    change.put(FRUIT, *b"33", *b"new");
+    change.remove(FRUIT, *b"a");
+    change.expect(FRUIT, *b"b", Seen::Present);
+    refuse(substrate, &change, "b")?;
+    change.reads.clear();
+    change.expect(FRUIT, *b"20", Seen::Present);
+    match substrate.commit(&change)? {
+        Verdict::Committed(committed) => check(committed.removed == 50, format!("{} rows cut", committed.removed))?,
+        Verdict::Conflict(conflict) => return Err(format!("expected a commit, found: {conflict}").into()),
+    }
+    let rows = substrate.snapshot()?;
+    let count = |from: &[u8], until| rows.count(&FRUIT, KeyRange { from, until });
+    check(count(b"20", Some(b"60"))? == 1 && count(b"80", None)? == 0, "what was cut is there")?;
+    check(count(b"10", Some(b"20"))? == 10 && count(b"60", Some(b"80"))? == 20, "what was not cut is gone")
 }
 
 fn random_change(rows: &dyn Rows, chance: &mut Chance) -> crate::Result<Change> {

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 pub use bytes::Bytes;
 pub(crate) use change::RowsHash;
-pub use change::{Append, Change, Direction, Reads, Seen, SeenRange, TableWrites, Writes};
+pub use change::{Append, Change, Cut, Direction, Reads, Seen, SeenRange, TableWrites, Writes};
 pub use conformance::conformance;
 pub use model::ModelSubstrate;
 pub use tree::TreeSubstrate;
@@ -65,6 +65,8 @@ pub enum Verdict {
 pub struct Committed {
     /// The sequence number that each append got, in their order.
     pub appended: Vec<u64>,
+    /// How many rows were in the ranges that were cut.
+    pub removed: u64,
 }
 
 /// One version of all rows.

@@ -81,6 +81,14 @@ impl Substrate for ModelSubstrate {
             return Ok(Verdict::Conflict(conflict));
         }
         let mut tables = Tables::clone(&shared);
+        let mut removed = 0;
+        for cut in &change.cuts {
+            let rows = tables.entry(cut.table.to_string()).or_default();
+            let before = rows.len();
+            let range = KeyRange { from: &cut.from, until: cut.until.as_deref() };
+            rows.retain(|key, _| !range.contains(key));
+            removed += (before - rows.len()) as u64;
+        }
         for (table, writes) in &change.writes {
             let rows = tables.entry(table.to_string()).or_default();
             for (key, value) in writes {
@@ -94,7 +102,7 @@ impl Substrate for ModelSubstrate {
         *shared = Arc::new(tables);
         drop(shared);
         self.shared.watches.notify(change);
-        Ok(Verdict::Committed(Committed { appended }))
+        Ok(Verdict::Committed(Committed { appended, removed }))
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

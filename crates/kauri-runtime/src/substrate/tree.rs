@@ -14,14 +14,14 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Write};
+use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Write, WriteTxn};
 
 use super::change::SEQUENCES;
 use super::watch::Watches;
 use super::{
     Append, Change, Committed, KeyRange, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName, Verdict,
 };
-use crate::error::Result;
+use crate::error::{Conflict, Result};
 
 type Bytes = Table<[u8], [u8]>;
 type BytesScan<'a> = Scan<'a, [u8], [u8]>;
@@ -34,13 +34,17 @@ pub struct TreeSubstrate {
     /// The store has watches of its own. They find out what changed by comparing versions, in the writer's turn and once for each
     /// watch. Here a change says itself what it puts.
     watches: Watches,
+    /// The store is in memory: no commit waits for a disk.
+    is_in_memory: bool,
 }
 
 impl TreeSubstrate {
     /// The runtime's view of this store.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, watches: Watches::default() }
+        // Only a store in memory has no log.
+        let is_in_memory = store.stat().log_bytes == 0;
+        Self { store, watches: Watches::default(), is_in_memory }
     }
 
     /// The store itself.
@@ -62,6 +66,12 @@ impl Substrate for TreeSubstrate {
     }
 
     fn commit(&self, change: &Change) -> Result<Verdict> {
+        if !change.cuts.is_empty() {
+            return self.cut(change);
+        }
+        if let Some(verdict) = self.commit_at_once(change)? {
+            return Ok(verdict);
+        }
         loop {
             let rows = TreeRows(self.store.snapshot());
             if change.base != rows.version()
@@ -73,7 +83,7 @@ impl Substrate for TreeSubstrate {
             match self.store.commit_with(staged, change.durability)? {
                 Outcome::Committed { sequences } => {
                     self.watches.notify(change);
-                    return Ok(Verdict::Committed(Committed { appended: sequences }));
+                    return Ok(Verdict::Committed(Committed { appended: sequences, removed: 0 }));
                 }
                 // Another was quicker. Whether what it changed is what was observed is to be seen: a row may be there still, with
                 // another value.
@@ -85,6 +95,62 @@ impl Substrate for TreeSubstrate {
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
         self.watches.add(table, prefix, signal);
     }
+}
+
+impl TreeSubstrate {
+    /// Commits a change that cuts ranges: in a transaction of its own, because the store's changes have none. It is short, as every
+    /// commit is: whole parts of trees are dropped without being looked at.
+    fn cut(&self, change: &Change) -> Result<Verdict> {
+        assert!(change.ranges.is_empty() && change.appends.is_empty(), "who cuts neither appends nor demands ranges");
+        let mut txn = self.store.begin();
+        for (name, reads) in &change.reads {
+            for (key, seen) in reads {
+                if !seen.holds(txn.get(&table(name), key)?.as_deref()) {
+                    return Ok(Verdict::Conflict(Conflict { table: name[..].into(), key: key[..].into() }));
+                }
+            }
+        }
+        let mut removed = 0;
+        for cut in &change.cuts {
+            let until = cut.until.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            removed += txn.remove_range(&table(&cut.table), (Bound::Included(&cut.from[..]), until))?;
+        }
+        write(&mut txn, change)?;
+        txn.commit_with(change.durability)?;
+        self.watches.notify(change);
+        Ok(Verdict::Committed(Committed { appended: Vec::new(), removed }))
+    }
+
+    /// Commits a change against the newest version, if nobody else writes and no disk is to be waited for: there is nobody to share a sync
+    /// with, so it is not staged anew for the store's queue.
+    fn commit_at_once(&self, change: &Change) -> Result<Option<Verdict>> {
+        if !self.is_in_memory || !change.appends.is_empty() || change.base.is_none() {
+            return Ok(None);
+        }
+        let Some(mut txn) = self.store.try_begin() else { return Ok(None) };
+        // Nobody else commits in our turn: so this is the version that the transaction began with.
+        if change.base != Some(self.store.snapshot().version()) {
+            return Ok(None);
+        }
+        write(&mut txn, change)?;
+        txn.commit_with(change.durability)?;
+        self.watches.notify(change);
+        Ok(Some(Verdict::Committed(Committed::default())))
+    }
+}
+
+/// Writes and removes what a change says.
+fn write(txn: &mut WriteTxn<'_>, change: &Change) -> Result<()> {
+    for (name, writes) in &change.writes {
+        let table = table(name);
+        for (key, value) in writes {
+            match value {
+                Some(value) => txn.put(&table, key, value)?,
+                None => drop(txn.remove(&table, key)?),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The change as the store takes it, against a snapshot in which everything observed is so.

@@ -82,7 +82,7 @@ const fn cancels(ends: End) -> Deed {
     Deed { cancels: true, ..deed(ends) }
 }
 
-const DEEDS: [Deed; 19] = [
+const DEEDS: [Deed; 22] = [
     deed(End::Well),
     deed(End::Fails),
     deed(End::Panics),
@@ -102,6 +102,9 @@ const DEEDS: [Deed; 19] = [
     breaks("lost", End::Well),
     breaks("cancelled", End::Fails),
     breaks("cancelled", End::Well),
+    breaks("parked", End::Fails),
+    breaks("parked", End::Well),
+    breaks("parked", End::Hangs),
 ];
 
 /// Calls after the end can still go wrong, and are cancelled in vain.
@@ -278,6 +281,7 @@ impl EventSink for Actor {
         match stage.broken {
             Some("failed") => return Err(SinkError::Failed("full".to_owned())),
             Some("lost") => return Err(SinkError::Lost),
+            Some("parked") => return Err(SinkError::Parked),
             Some(_) => return Err(SinkError::Cancelled),
             None => {}
         }
@@ -292,7 +296,7 @@ impl EventSink for Actor {
 struct Expected {
     calls: Vec<Phase>,
     heard: Vec<bool>,
-    /// Nothing if the run is not ours to end.
+    /// Nothing if the run is not ours to end, or waits.
     outcome: Option<Outcome>,
     said_by: Option<Phase>,
     swallowed: Vec<Phase>,
@@ -350,7 +354,7 @@ impl Oracle<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.said.is_some() || matches!(self.broken, Some("lost" | "cancelled"))
+        self.said.is_some() || matches!(self.broken, Some("lost" | "cancelled" | "parked"))
     }
 
     fn swallow(&mut self, phase: Phase, came: Came) {
@@ -399,7 +403,8 @@ impl Oracle<'_> {
         let mut came = self.hook(Phase::BeforeRun, Hook::BeforeRun);
         if came == Came::Well && !self.is_over() {
             came = if self.is_cancelled { Came::Cancelled } else { self.called(Phase::Run) };
-            let is_ours = self.said != Some(Terminal::Error) && !matches!(self.broken, Some("lost" | "cancelled"));
+            let is_ours =
+                self.said != Some(Terminal::Error) && !matches!(self.broken, Some("lost" | "cancelled" | "parked"));
             if came == Came::Well && is_ours {
                 came = self.hook_after(Phase::Run);
             } else if self.said.is_some() {
@@ -455,7 +460,7 @@ impl Oracle<'_> {
     /// Decides, then cleans up and releases.
     fn seal(mut self, outcome: Outcome) -> Expected {
         self.expected.outcome = match (self.broken, self.said) {
-            (Some("lost"), _) => None,
+            (Some("lost" | "parked"), _) => None,
             (Some("failed"), _) => Some(Outcome::PolicyFailure),
             (_, Some(Terminal::Complete)) => Some(Outcome::Success { skipped: false }),
             (_, Some(Terminal::Error)) => Some(Outcome::ScriptError),

@@ -20,3 +20,12 @@ fn store_in_a_file_is_a_substrate() {
         || TreeSubstrate::new(Options::new().page_bytes(512).open(&MemoryDisk::new(), "store").expect("a store"));
     assert_eq!(conformance(make, 100), Ok(()));
 }
+
+/// By that the substrate tells whether a commit waits for a disk.
+#[test]
+fn store_in_a_file_has_a_log_from_its_first_moment_and_one_in_memory_has_none() {
+    let disk = MemoryDisk::new();
+    let store = Options::new().keeper(false).open(&disk, "store").unwrap();
+    assert!(store.stat().log_bytes > 0);
+    assert_eq!(Store::in_memory().unwrap().stat().log_bytes, 0);
+}

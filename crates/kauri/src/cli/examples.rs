@@ -32,7 +32,12 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("runs tail", "kauri runs tail 019d2c5e-7a10-7c3e-8f00-0123456789ab"),
     ("runs wait", "kauri runs wait 019d2c5e-7a10-7c3e-8f00-0123456789ab"),
     ("runs cancel", "kauri runs cancel 019d2c5e-7a10-7c3e-8f00-0123456789ab"),
-    ("runs retry", "kauri runs retry 019d2c5e-7a10-7c3e-8f00-0123456789ab --from-step charge"),
+    (
+        "runs retry",
+        "kauri runs retry 019d2c5e-7a10-7c3e-8f00-0123456789ab --from-step charge --input @edited.json\n  \
+         kauri runs retry --class crawl --outcome executor_crash,timed_out --since 2h",
+    ),
+    ("runs signal", "kauri runs signal 019d2c5e-7a10-7c3e-8f00-0123456789ab approved --payload ann"),
     ("runs report", "kauri runs report 019d2c5e-7a10-7c3e-8f00-0123456789ab"),
     ("events", "kauri events 019d2c5e-7a10-7c3e-8f00-0123456789ab"),
     ("lineage", "kauri lineage 019d2c5e-7a10-7c3e-8f00-0123456789ab"),

@@ -1,14 +1,17 @@
 //! `kauri ledger`: actions begun and ended, and deciding about those without an end.
 
 use std::io::Write;
+use std::time::Duration;
 
 use kauri::Layout;
+use kauri::control::{action_json, decision_json};
 use kauri::ledger::{
     ActionRow, Clock as _, Decision, Error, Home, Ledger, Look, Reconciliation, Salvage, Status, SystemClock,
 };
 use serde_json::{Value, json};
 
 use super::Trouble;
+use super::ask::connect;
 use super::home::{HomeArgs, span, there};
 use super::table::{Zone, list, more, short};
 use super::watch::Watch;
@@ -59,7 +62,9 @@ enum Command {
     ///
     /// While somebody works in the home, some of them are under way.
     Orphans,
-    /// Decide about an action without an end. Takes the lock of the home
+    /// Decide about an action without an end, and tell the run that waits for that
+    ///
+    /// The instance that runs in the home does it, if one does; else it is done here, under the lock of the home.
     #[command(after_help = "\
 Examples:
   kauri ledger resolve mail-17 --completed                    the effect happened
@@ -201,17 +206,28 @@ impl Wanted<'_> {
     }
 }
 
+/// Whoever runs in the home decides, and tells the runs that wait; if nobody does, it is decided here, and they are told at the next start.
 fn resolve(layout: &Layout, id: &str, decision: &Decision, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    let decided = || {
-        let (ledger, _) = Ledger::open(Home::lock(layout.home())?)?;
-        ledger.resolve(id, decision)?;
-        ledger.action(id)
+    let row = match connect(layout)? {
+        Some(mut client) => {
+            let asked = client.ask("resolve", &decision_json(id, decision), Duration::ZERO);
+            asked.map_err(|error| Trouble::Wrong(error.to_string()))?
+        }
+        None => {
+            let decided = || {
+                let (ledger, _) = Ledger::open(Home::lock(layout.home())?)?;
+                ledger.resolve(id, decision)?;
+                ledger.action(id)?.ok_or_else(|| Error::NoSuchAction { id: id.to_owned() })
+            };
+            action_json(&decided().map_err(|error| wrong(&error))?)
+        }
     };
-    let row = decided().map_err(|error| wrong(&error))?;
-    match row {
-        Some(row) if json => writeln!(out, "{}", to_json(&row))?,
-        Some(row) => writeln!(out, "{}: {}", row.action_id, row.status)?,
-        None => return Err(wrong(&Error::NoSuchAction { id: id.to_owned() })),
+    match json {
+        true => writeln!(out, "{row}")?,
+        false => {
+            let word = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+            writeln!(out, "{}: {}", word("action_id"), word("status"))?;
+        }
     }
     Ok(())
 }
@@ -232,17 +248,5 @@ fn print(rows: &[ActionRow], json: bool, zone: Zone, nothing: &str, out: &mut im
             short(said, 32),
         ]
     };
-    list(rows.iter().map(|row| (to_json(row), cells(row))), json, COLUMNS, nothing, out)
-}
-
-fn to_json(row: &ActionRow) -> Value {
-    json!({
-        "action_id": row.action_id,
-        "trace_id": row.trace_id,
-        "task": row.task,
-        "status": row.status.as_str(),
-        "started_at": row.started_at.to_string(),
-        "result_ref": row.result_ref,
-        "error": row.error,
-    })
+    list(rows.iter().map(|row| (action_json(row), cells(row))), json, COLUMNS, nothing, out)
 }

@@ -23,6 +23,7 @@ Examples:
   kauri submit mail --input @letter.json --key order-17 --wait
   kauri submit digest --at 2026-12-24T18:00:00Z --tag season=winter
   kauri submit digest --at 2h --deadline 3h
+  kauri submit digest --key today --within 24h --after job-019d2c5e-7a10-7c3e-8f00-0123456789ab --on-failed skip
 
 It is in the store when this returns, and survives. If no instance runs, it begins with the next `kauri up`.
 Exit codes: 0 submitted (with --wait: and it ended well), 1 there is no such class (with --wait: or it ended badly, or nothing runs),
@@ -36,6 +37,15 @@ pub(crate) struct Args {
     /// Only if nothing of this class was ever submitted with the same key; else that job is answered
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// The key counts for so long, as 24h; for ever without it
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, requires = "key")]
+    within: Option<std::time::Duration>,
+    /// Only when this job has ended; may be said several times
+    #[arg(long, value_name = "JOB")]
+    after: Vec<String>,
+    /// What becomes of it if one of those fails: it fails too, is skipped, or runs all the same
+    #[arg(long, value_name = "POLICY", value_parser = ["fail", "skip", "continue"], requires = "after")]
+    on_failed: Option<String>,
     /// Not before this moment, as 2026-12-24T18:00:00Z, or so long from now, as 2h
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<i64>,
@@ -81,21 +91,24 @@ fn tag(text: &str) -> Result<String, String> {
 /// What a job is given: JSON, a file of it, or standard input.
 pub(super) fn input(text: Option<&str>) -> Result<Option<Value>, Trouble> {
     let Some(text) = text else { return Ok(None) };
-    let (from, text) = match text {
-        "-" => ("standard input", read(std::io::stdin().lock(), "standard input")?),
-        text => match text.strip_prefix('@') {
-            Some(path) => {
-                let file =
-                    std::fs::File::open(path).map_err(|error| Trouble::Wrong(format!("--input {path}: {error}")))?;
-                (path, read(file, path)?)
-            }
-            None => ("--input", text.to_owned()),
-        },
-    };
+    let (from, text) = given(text, "--input")?;
     let parsed = serde_json::from_str(&text);
     parsed.map(Some).map_err(|error| {
         Trouble::Wrong(format!("{from}: expected JSON such as {{\"name\": \"Ann\"}} or \"text\" in its own quotes, found something else: {error}"))
     })
+}
+
+/// The text that an option gives: itself, a file, or standard input; and where it is from.
+pub(super) fn given<'a>(text: &'a str, option: &'a str) -> Result<(&'a str, String), Trouble> {
+    match (text, text.strip_prefix('@')) {
+        ("-", _) => Ok(("standard input", read(std::io::stdin().lock(), "standard input")?)),
+        (_, Some(path)) => {
+            let file =
+                std::fs::File::open(path).map_err(|error| Trouble::Wrong(format!("{option} {path}: {error}")))?;
+            Ok((path, read(file, path)?))
+        }
+        (text, None) => Ok((option, text.to_owned())),
+    }
 }
 
 fn read(from: impl Read, name: &str) -> Result<String, Trouble> {
@@ -113,6 +126,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         "class": args.job,
         "input": input(args.input.as_deref())?,
         "key": args.key,
+        "within_ms": args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
+        "after": args.after,
+        "on_failed": args.on_failed,
         "at_ms": args.at,
         "deadline_ms": args.deadline,
         "urgent": args.priority > 0,
@@ -122,7 +138,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let mut reach = Reach::made(&args.home, config)?;
     let done = match reach.ask("submit", &wish, std::time::Duration::ZERO) {
         Ok(done) => done,
-        Err(AskError::Fault(fault)) if fault.code == Code::NotFound => return Err(no_class(args, &mut reach, out)),
+        Err(AskError::Fault(fault)) if is_about_class(&fault) => return Err(no_class(args, &mut reach, out)),
         Err(error) => return Err(said(error, args.json, out)),
     };
     let is_new = done["new"] == true;
@@ -149,6 +165,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", args.home.shown())?;
     }
     Ok(())
+}
+
+fn is_about_class(fault: &kauri::control::Fault) -> bool {
+    fault.code == Code::NotFound && fault.message.starts_with("there is no class")
 }
 
 /// What there is instead.

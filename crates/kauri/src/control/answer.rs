@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, Job, Run, RunFault, Runs, Submission};
+use kauri_runtime::run::{Class, Filter, Job, OnFailed, Outcome, Outcomes, Run, RunFault, Runs, Submission};
 use kauri_runtime::{Drain, Error, Look, Runtime, Sent};
 use kauri_wire::{InboxKey, JobId, MessageRef, RunId, Seq, Timestamp, WorkerId};
 use serde_json::{Value, json};
@@ -13,13 +13,15 @@ use super::{Code, Fault, WAIT_MS_MAX, moment, run_json};
 type Answer = Result<Value, Fault>;
 
 /// The requests that need nothing but a runtime.
-pub const WORDS: [&str; 11] = [
+pub const WORDS: [&str; 13] = [
     "submit",
     "run",
     "events",
     "wait",
     "cancel",
     "retry",
+    "retry_all",
+    "signal",
     "classes",
     "pause",
     "resume",
@@ -61,6 +63,8 @@ pub fn answer(runtime: &Runtime, what: &str, args: &Value) -> Answer {
             Ok(json!({ "sealed": done.sealed, "asked": done.asked, "ended": done.ended }))
         }
         "retry" => retry(&runs, args),
+        "retry_all" => retry_all(&runs, args),
+        "signal" => signal(&runs, args),
         "classes" => classes(runtime),
         "pause" | "resume" => pause(&runs, args, what == "pause"),
         "replay_dead_letters" => replay(runtime, args),
@@ -89,15 +93,27 @@ impl From<Error> for Fault {
     }
 }
 
-fn bad(name: &str, expected: &str) -> Fault {
+pub(super) fn bad(name: &str, expected: &str) -> Fault {
     Fault::new(Code::Bad, format!("expected {expected} as `{name}`, found something else or nothing"))
 }
 
-fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, Fault> {
+pub(super) fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, Fault> {
     match args.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(bad(name, "a text")),
+    }
+}
+
+/// A list of texts; none if it is not there.
+fn texts<'a>(args: &'a Value, name: &str) -> Result<Vec<&'a str>, Fault> {
+    let expected = || bad(name, "a list of texts");
+    match args.get(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(list) => {
+            let list = list.as_array().ok_or_else(expected)?;
+            list.iter().map(|text| text.as_str().ok_or_else(expected)).collect()
+        }
     }
 }
 
@@ -134,9 +150,22 @@ fn input(args: &Value) -> Option<Vec<u8>> {
 
 fn submit(runs: &Runs, args: &Value) -> Answer {
     let mut job = Submission::new(class(args)?, input(args).unwrap_or_default());
-    if let Some(key) = text(args, "key")? {
-        job = job.once(key);
+    let within = count(args, "within_ms")?.map(Duration::from_millis);
+    match (text(args, "key")?, within) {
+        (Some(key), Some(within)) => job = job.once_within(key, within),
+        (Some(key), None) => job = job.once(key),
+        (None, Some(_)) => return Err(bad("key", "a key, whose time `within_ms` says,")),
+        (None, None) => {}
     }
+    for before in texts(args, "after")? {
+        job = job.after(JobId::new(before).map_err(|error| Fault::new(Code::Bad, format!("after: {error}")))?);
+    }
+    job = match text(args, "on_failed")? {
+        None | Some("fail") => job,
+        Some("skip") => job.on_failed(OnFailed::Skip),
+        Some("continue") => job.on_failed(OnFailed::Continue),
+        Some(_) => return Err(bad("on_failed", "`fail`, `skip` or `continue`")),
+    };
     if let Some(at) = number(args, "at_ms")? {
         job = job.at(Timestamp(at));
     }
@@ -146,14 +175,7 @@ fn submit(runs: &Runs, args: &Value) -> Answer {
     if args.get("urgent").and_then(Value::as_bool) == Some(true) {
         job = job.urgent();
     }
-    match args.get("tags") {
-        None | Some(Value::Null) => {}
-        Some(tags) => {
-            for tag in tags.as_array().ok_or_else(|| bad("tags", "a list of texts"))? {
-                job = job.tag(tag.as_str().ok_or_else(|| bad("tags", "a list of texts"))?);
-            }
-        }
-    }
+    job = texts(args, "tags")?.into_iter().fold(job, Submission::tag);
     let done = runs.submit(&job)?;
     Ok(json!({ "job_id": done.job.as_str(), "run_id": done.run.to_string(), "new": done.is_new }))
 }
@@ -225,6 +247,34 @@ fn retry(runs: &Runs, args: &Value) -> Answer {
         None => runs.retry_with(id, input.as_deref())?,
     };
     Ok(run_json(&run))
+}
+
+/// Those of a class that ended so, oldest end first; the new runs.
+fn retry_all(runs: &Runs, args: &Value) -> Answer {
+    let class = class(args)?;
+    if runs.class(class)?.is_none() {
+        return Err(Error::Run(RunFault::NoClass(class.into())).into());
+    }
+    let mut filter = Filter::of(class);
+    filter.tag = text(args, "tag")?.map(Into::into);
+    filter.since = number(args, "since_ms")?.map(Timestamp);
+    filter.before = number(args, "before_ms")?.map(Timestamp);
+    let named = texts(args, "outcomes")?;
+    if !named.is_empty() {
+        let known = |name: &&str| Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == *name);
+        let outcome = |name| known(&name).ok_or_else(|| bad("outcomes", "a list of outcomes such as executor_crash"));
+        filter.outcomes =
+            named.into_iter().try_fold(Outcomes::NONE, |all, name| Ok::<_, Fault>(all.with(outcome(name)?)))?;
+    }
+    let most = usize::try_from(count(args, "limit")?.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let made = runs.retry_all(&filter, text(args, "from_step")?, input(args).as_deref(), most)?;
+    Ok(made.iter().map(run_json).collect())
+}
+
+fn signal(runs: &Runs, args: &Value) -> Answer {
+    let (id, name) = (run_id(args)?, text(args, "name")?.ok_or_else(|| bad("name", "the name of a signal"))?);
+    runs.signal(id, name, text(args, "payload")?.unwrap_or_default().as_bytes())?;
+    Ok(json!({ "run_id": id.to_string(), "name": name }))
 }
 
 fn pause(runs: &Runs, args: &Value, is_paused: bool) -> Answer {

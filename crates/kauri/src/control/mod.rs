@@ -16,6 +16,7 @@
 
 mod answer;
 mod client;
+mod decide;
 mod serve;
 
 use std::fmt;
@@ -26,6 +27,8 @@ use serde_json::{Value, json};
 pub use self::answer::{WORDS, answer, classes_json};
 pub(crate) use self::answer::{last_words, unknown};
 pub use self::client::{AskError, Client};
+pub use self::decide::{action_json, decision_json};
+pub(crate) use self::decide::{decision, resolve};
 pub use self::serve::{Answering, Server};
 
 /// The version of the requests.

@@ -170,9 +170,11 @@ impl Instance {
         let table = RunTable::new(runtime.clone(), substrate, Arc::clone(&ledger));
         let recovered = runtime.recovered();
         let defined = define(&runtime, &config)?;
+        // Somebody may have decided about actions while nobody ran here: runs that wait for that ask the ledger again.
+        runtime.runs().tell_all_decided()?;
         let files = open_files(&layout)?;
         let children = Arc::new(Children::new(ledger.switch().clone()));
-        let desk = Arc::new(Desk::new(&runtime, &layout, failures, &config, &defined));
+        let desk = Arc::new(Desk::new(&runtime, &ledger, &layout, failures, &config, &defined));
         let mut instance = Self {
             server: None,
             pool: None,

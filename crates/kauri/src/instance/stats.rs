@@ -1,9 +1,10 @@
 //! Who answers the control socket, and what it says of the instance itself.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kauri_ledger::Ledger;
 use kauri_runtime::run::Run;
 use kauri_runtime::substrate::Substrate;
 use kauri_runtime::{Latency, Look, Observation, Observer, Result, Runtime};
@@ -55,9 +56,10 @@ impl Observer for Failures {
 /// Answers the control socket.
 pub(super) struct Desk {
     runtime: Runtime,
+    ledger: Arc<Ledger>,
     home: String,
     began: i64,
-    failures: std::sync::Arc<Failures>,
+    failures: Arc<Failures>,
     classes: Vec<(Value, i64)>,
     state: Mutex<State>,
 }
@@ -71,8 +73,9 @@ struct State {
 impl Desk {
     pub(super) fn new(
         runtime: &Runtime,
+        ledger: &Arc<Ledger>,
         layout: &Layout,
-        failures: std::sync::Arc<Failures>,
+        failures: Arc<Failures>,
         config: &Config,
         defined: &Defined,
     ) -> Self {
@@ -81,6 +84,7 @@ impl Desk {
         };
         Self {
             runtime: runtime.clone(),
+            ledger: Arc::clone(ledger),
             home: layout.home().display().to_string(),
             began: runtime.now().wall.0,
             failures,
@@ -101,14 +105,24 @@ impl Desk {
         match what {
             "hello" => Ok(self.hello()),
             "stats" => Ok(self.stats()?),
+            "resolve" => self.resolve(args),
             _ => control::answer(&self.runtime, what, args).map_err(|fault| match fault.code {
                 Code::Unknown => {
-                    let words: Vec<&str> = ["hello", "stats"].into_iter().chain(control::WORDS).collect();
+                    let words: Vec<&str> = ["hello", "stats", "resolve"].into_iter().chain(control::WORDS).collect();
                     control::unknown(what, &words)
                 }
                 _ => fault,
             }),
         }
+    }
+
+    /// Decides about an action without an end, and tells the runs that wait for decisions.
+    fn resolve(&self, args: &Value) -> std::result::Result<Value, Fault> {
+        let (id, decision) = control::decision(args)?;
+        control::resolve(&self.ledger, id, &decision).and_then(|row| {
+            self.runtime.runs().tell_all_decided()?;
+            Ok(row)
+        })
     }
 
     fn hello(&self) -> Value {

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests of the command line run processes and write files")]
 
 mod actions;
+mod decided;
 mod demo;
 mod doctor;
 mod frame;

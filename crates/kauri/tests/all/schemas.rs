@@ -270,6 +270,7 @@ fn try_instance(trial: &mut Trial) {
     for path in ["runs wait", "runs tail", "runs cancel", "runs report", "events", "lineage"] {
         trial.run(path, &on, b"");
     }
+    trial.run("runs signal", &[&[&*run, "go"], &at[..]].concat(), b"");
     for path in ["classes pause", "classes resume"] {
         trial.run(path, &[&["hello"], &at[..]].concat(), b"");
     }

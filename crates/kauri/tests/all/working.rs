@@ -154,3 +154,43 @@ fn the_screen_says_what_runs_what_was_found_and_what_nothing_runs() {
     rustix::process::kill_process(pid, Signal::TERM).expect("ours");
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
+
+#[test]
+fn jobs_wait_for_others_keys_count_for_a_time_and_failed_runs_are_retried_in_bulk() {
+    let config = r#"
+[job.flaky]
+command = ["sh", "-c", "test $KAURI_ATTEMPT = 2"]
+retry = { attempts = 1 }
+"#;
+    let home = home("work-bulk", config);
+    let (up, _) = Up::start(&home);
+    let first = up.ask(&["submit", "flaky", "--key", "k", "--within", "1h", "--tag", "n=1"]);
+    let again = up.ask(&["submit", "flaky", "--key", "k", "--within", "1h"]);
+    assert_eq!((&again["run_id"], &again["new"]), (&first["run_id"], &json!(false)));
+    let run = first["run_id"].as_str().expect("an id");
+    let job = first["job_id"].as_str().expect("an id");
+    let skipped = up.submit(&["flaky", "--after", job, "--on-failed", "skip"]);
+    assert_eq!(show_end(&home, run), "script_error");
+    assert_eq!(show_end(&home, &skipped), "skipped");
+    let missing = on(&home, &["submit", "flaky", "--after", "job-nowhere", "--json"]);
+    assert_eq!((missing.status.code(), &objects(&missing.stdout)[0]["error"]["code"]), (Some(1), &json!("not_found")));
+    up.kill();
+    // What was asked for is done by the next instance.
+    let made = objects(&on(&home, &["runs", "retry", "--class", "flaky", "--tag", "n=1", "--json"]).stdout);
+    assert_eq!((made.len(), &made[0]["attempt"], &made[0]["parent_run_id"]), (1, &json!(2), &json!(run)));
+    let none = on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "timed_out"]);
+    assert_eq!(String::from_utf8_lossy(&none.stdout), "no run to be retried\n");
+    assert_eq!(on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "luck"]).status.code(), Some(2));
+    assert_eq!(on(&home, &["runs", "retry"]).status.code(), Some(2));
+    let (up, _) = Up::start(&home);
+    assert!(up.say(&["runs", "wait", run]).starts_with("success in attempt 2"));
+    let told = on(&home, &["runs", "signal", run, "go", "--payload", "now", "--json"]);
+    assert_eq!((told.status.code(), &objects(&told.stdout)[0]["error"]["code"]), (Some(1), &json!("refused")));
+    up.kill();
+}
+
+/// How the job of a run ended.
+fn show_end(home: &Scratch, run: &str) -> String {
+    let ended = on(home, &["runs", "wait", run, "--json"]);
+    objects(&ended.stdout).remove(0)["outcome"].as_str().expect("it ended").to_owned()
+}

@@ -11,6 +11,7 @@
 //! - Who says a terminal event decides how the run ends. After one, `after_run` is called if the script has said `run_complete` and succeeded;
 //!   otherwise nothing but `cleanup`.
 //! - What goes wrong in `on_error`, `before_terminal`, `cleanup` and `release`, and after a terminal event, changes nothing: it is swallowed, and recorded.
+//! - A run that is to wait for something goes to `seal` at once, and nothing is sealed: it begins anew when it is woken.
 //! - `cleanup` and `release` follow if, and only if, something was acquired; `cleanup` not if the executor is gone.
 //! - From `seal` on nothing changes the outcome.
 
@@ -111,6 +112,8 @@ pub enum Health {
     Cancelled,
     /// It takes none because the run is not ours any more.
     Gone,
+    /// It takes none because the run waits for something.
+    Parked,
 }
 
 /// What is known beside how a phase ended.
@@ -148,6 +151,8 @@ pub enum Decision {
     TimedOut,
     /// It is not ours to end.
     Lost,
+    /// It does not end: it waits, and begins anew when it is woken.
+    Parked,
 }
 
 /// Where a run is.
@@ -210,6 +215,7 @@ impl Automaton {
     pub fn decision(self, facts: Facts) -> Decision {
         match (facts.sink, facts.said) {
             (Health::Gone, _) => Decision::Lost,
+            (Health::Parked, _) => Decision::Parked,
             (Health::Failed, _) => Decision::PolicyFailure,
             (_, Some(Terminal::Complete)) => Decision::Completed,
             (_, Some(Terminal::Error)) => Decision::ScriptError,
@@ -257,7 +263,7 @@ impl Automaton {
     }
 
     fn phase_after_work(self, how: Ended, facts: Facts) -> Phase {
-        let is_over = matches!(facts.sink, Health::Cancelled | Health::Gone);
+        let is_over = matches!(facts.sink, Health::Cancelled | Health::Gone | Health::Parked);
         match (how, facts.said) {
             (Ended::Well, Some(Terminal::Complete)) if self.phase == Phase::Run && !is_over => Phase::AfterRun,
             (_, Some(_)) => Phase::Seal,

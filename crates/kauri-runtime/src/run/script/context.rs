@@ -15,7 +15,7 @@ use super::steps::Steps;
 use super::stop::{Cause, Stop};
 use crate::run::artifact::ArtifactWriter;
 use crate::run::files::{Files, KeptFile};
-use crate::time::Mono;
+use crate::time::Now;
 
 /// What a script and its hooks are given. Clones are the same, for other threads of the script.
 #[derive(Clone)]
@@ -62,17 +62,23 @@ impl Context {
         held.downcast_ref()
     }
 
+    /// The present.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.stop.clock().now()
+    }
+
     /// Lets time pass, and meanwhile commits what was said when its time comes.
     ///
     /// # Errors
     /// Why the call has to stop, now or at the end of the pause.
     pub fn sleep(&self, pause: Duration) -> Result<(), Cause> {
         let pulse = self.pulse();
-        let until = self.now() + pause;
+        let until = self.now().mono + pause;
         loop {
             self.stop.check()?;
             pulse.tick();
-            let now = self.now();
+            let now = self.now().mono;
             if until <= now {
                 return Ok(());
             }
@@ -108,10 +114,6 @@ impl Context {
 
     pub(crate) fn files(&self) -> Result<&Files, EmitError> {
         self.files.as_ref().ok_or(EmitError::NoFiles)
-    }
-
-    fn now(&self) -> Mono {
-        self.stop.clock().now().mono
     }
 }
 

@@ -251,6 +251,8 @@ pub(crate) struct State {
     left_alone: BTreeSet<u64>,
     said: Option<Said>,
     is_closed: bool,
+    /// The run waits for something.
+    is_parked: bool,
     emitted: u64,
     refused: u64,
     artifacts: u64,
@@ -288,6 +290,7 @@ impl Gate {
             left_alone: BTreeSet::new(),
             said: None,
             is_closed: false,
+            is_parked: false,
             emitted: 0,
             refused: 0,
             artifacts: 0,
@@ -317,6 +320,19 @@ impl Gate {
         let _refusal = self.lock().ingest.offer(draft, now);
     }
 
+    /// Commits what waits: so that it is not lost when the run waits.
+    pub(crate) fn flush(&self) -> Result<(), EmitError> {
+        let mut state = self.lock();
+        state.ingest.flush().map_err(EmitError::Sink)?;
+        state.guards.clear();
+        Ok(())
+    }
+
+    /// The run waits for something: nothing more is said, and it does not end.
+    pub(crate) fn park(&self) {
+        self.lock().is_parked = true;
+    }
+
     /// The number of another artifact.
     pub(crate) fn next_artifact(&self) -> u64 {
         let mut state = self.lock();
@@ -331,7 +347,7 @@ impl Gate {
         // What the sink says is among the facts.
         let _refusal = state.ingest.flush();
         state.guards.clear();
-        let (facts, refusal) = (state.facts(), state.ingest.refusal().cloned());
+        let (facts, refusal) = (state.facts(), state.refusal());
         Last { facts, said: state.said.take(), refusal }
     }
 
@@ -393,8 +409,8 @@ impl State {
         if self.is_closed || self.said.is_some() {
             return Err(EmitError::AfterTerminal);
         }
-        if let Some(error) = self.ingest.refusal() {
-            return Err(EmitError::Sink(error.clone()));
+        if let Some(error) = self.refusal() {
+            return Err(EmitError::Sink(error));
         }
         match self.now.as_ref().and_then(|(_, stop)| stop.cause()) {
             Some(cause) => Err(EmitError::Stopped(cause)),
@@ -427,13 +443,22 @@ impl State {
         Ok(())
     }
 
+    /// Why nothing more is taken, if that is so.
+    fn refusal(&self) -> Option<SinkError> {
+        match self.is_parked {
+            true => Some(SinkError::Parked),
+            false => self.ingest.refusal().cloned(),
+        }
+    }
+
     fn facts(&self) -> Facts {
         let said = self.said.as_ref().map(|said| match said.draft.kind {
             EventType::RunComplete => Terminal::Complete,
             _ => Terminal::Error,
         });
-        let sink = match self.ingest.refusal() {
+        let sink = match self.refusal() {
             None => Health::Well,
+            Some(SinkError::Parked) => Health::Parked,
             Some(SinkError::Failed(_)) => Health::Failed,
             Some(SinkError::Cancelled) => Health::Cancelled,
             Some(SinkError::Lost | SinkError::Sealed) => Health::Gone,

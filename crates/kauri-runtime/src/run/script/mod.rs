@@ -73,5 +73,5 @@ pub use process::{Groups, NoGroups, Process, Protocol};
 pub use report::{Report, Swallowed, Verdict};
 pub use resource::{Held, Resource};
 pub use rust::{Rust, Script};
-pub use steps::{Steps, StepsError};
+pub use steps::{ActionEnd, ActionError, BeganAction, Steps, StepsError};
 pub use stop::{Cancel, Cause, Stop};

@@ -8,7 +8,7 @@ use crate::run::ingest::Tally;
 use crate::run::outcome::Outcome;
 use crate::run::sink::{EventDraft, SinkError};
 
-/// The outcome of a decision, unless the run is not ours to end.
+/// The outcome of a decision, unless the run does not end, or is not ours to end.
 pub(crate) const fn outcome_of(decision: Decision) -> Option<Outcome> {
     Some(match decision {
         Decision::Completed => Outcome::Success { skipped: false },
@@ -19,7 +19,7 @@ pub(crate) const fn outcome_of(decision: Decision) -> Option<Outcome> {
         Decision::VersionMismatch => Outcome::VersionMismatch,
         Decision::Cancelled => Outcome::Cancelled,
         Decision::TimedOut => Outcome::TimedOut,
-        Decision::Lost => return None,
+        Decision::Lost | Decision::Parked => return None,
     })
 }
 
@@ -73,7 +73,7 @@ pub struct Swallowed {
 #[derive(Clone, PartialEq, Debug)]
 #[must_use]
 pub struct Report {
-    /// How it ended; nothing if somebody else has the run now.
+    /// How it ended; nothing if it waits for something, or somebody else has the run now.
     pub verdict: Option<Verdict>,
     /// What sealing it said, or why it was not tried.
     pub sealed: Result<(), SinkError>,

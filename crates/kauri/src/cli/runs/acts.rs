@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use kauri::control::{AskError, Code, Fault, run_json};
+use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::Look;
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 use super::{found, some};
 use crate::cli::Trouble;
 use crate::cli::ask::{Reach, connect, note, said};
-use crate::cli::home::{HomeArgs, look, there};
-use crate::cli::submit::{input, say_idle};
+use crate::cli::home::{HomeArgs, look, span, there};
+use crate::cli::submit::{given, input, say_idle};
 use crate::cli::table::{moment, plain, short};
 
 /// How many events are read in one go.
@@ -40,8 +41,24 @@ pub(super) struct WaitArgs {
 
 #[derive(clap::Args)]
 pub(super) struct RetryArgs {
-    /// The run that failed
-    run: RunId,
+    /// The run that failed; or say with --class and what follows which are meant
+    #[arg(required_unless_present = "class", conflicts_with_all = ["class", "outcome", "tag", "since", "limit"])]
+    run: Option<RunId>,
+    /// All of this class that failed and that no other run has followed
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+    /// Only those that ended so: script_error, executor_crash and timed_out without it
+    #[arg(long, value_name = "OUTCOME", value_delimiter = ',', requires = "class")]
+    outcome: Vec<String>,
+    /// Only those of jobs with this tag
+    #[arg(long, value_name = "KEY=VALUE", requires = "class")]
+    tag: Option<String>,
+    /// Only those that ended so long ago or later, as 2h
+    #[arg(long, value_name = "SPAN", value_parser = span, requires = "class")]
+    since: Option<i64>,
+    /// At most so many
+    #[arg(long, value_name = "RUNS", requires = "class")]
+    limit: Option<u64>,
     /// With what its steps before this one recorded
     #[arg(long, value_name = "NAME")]
     from_step: Option<String>,
@@ -76,15 +93,64 @@ pub(super) fn cancel(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Wri
 
 pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let input = input(args.input.as_deref())?;
-    let mut reach = reach(home, args.run, json, out)?;
-    let wish = json!({ "run_id": args.run.to_string(), "from_step": args.from_step, "input": input });
-    let run = reach.ask_or_say("retry", &wish, json, out)?;
-    if json {
-        return Ok(writeln!(out, "{run}")?);
+    let (reach, made) = match (args.run, &args.class) {
+        (Some(run), _) => {
+            let mut reach = reach(home, run, json, out)?;
+            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step, "input": input });
+            let made = reach.ask_or_say("retry", &wish, json, out)?;
+            (reach, vec![made])
+        }
+        (None, class) => {
+            let class = class.as_deref().unwrap_or_default();
+            let missing =
+                || Fault::new(Code::NotFound, format!("there is no class {class:?}: nobody ever worked here"));
+            let mut reach = Reach::existing(home)?.ok_or_else(|| said(AskError::Fault(missing()), json, out))?;
+            let since = args.since.map(|span| SystemClock.now().0.saturating_sub(span));
+            let wish = json!({
+                "class": class, "outcomes": args.outcome, "tag": args.tag, "since_ms": since, "limit": args.limit,
+                "from_step": args.from_step, "input": input,
+            });
+            let made = reach.ask_or_say("retry_all", &wish, json, out)?;
+            (reach, made.as_array().cloned().unwrap_or_default())
+        }
+    };
+    for run in &made {
+        match json {
+            true => writeln!(out, "{run}")?,
+            false => writeln!(out, "run {} attempt {}", run["run_id"].as_str().unwrap_or_default(), run["attempt"])?,
+        }
     }
-    writeln!(out, "run {} attempt {}", run["run_id"].as_str().unwrap_or_default(), run["attempt"])?;
+    if json {
+        return Ok(());
+    }
+    if made.is_empty() {
+        return Ok(writeln!(out, "no run to be retried")?);
+    }
     if !reach.is_running() {
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", home.shown())?;
+    }
+    Ok(())
+}
+
+#[derive(clap::Args)]
+pub(super) struct SignalArgs {
+    /// The run
+    run: RunId,
+    /// The signal's name, which the run waits for
+    name: String,
+    /// What it says: text, @FILE, or - for standard input; nothing without it
+    #[arg(long, value_name = "TEXT|@FILE|-")]
+    payload: Option<String>,
+}
+
+pub(super) fn signal(home: &HomeArgs, args: &SignalArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let payload = args.payload.as_deref().map(|text| given(text, "--payload")).transpose()?.map(|(_, text)| text);
+    let mut reach = reach(home, args.run, json, out)?;
+    let wish = json!({ "run_id": args.run.to_string(), "name": args.name, "payload": payload });
+    let done = reach.ask_or_say("signal", &wish, json, out)?;
+    match json {
+        true => writeln!(out, "{done}")?,
+        false => writeln!(out, "told {} {:?}", args.run, args.name)?,
     }
     Ok(())
 }

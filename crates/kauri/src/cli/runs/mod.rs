@@ -98,8 +98,10 @@ enum Command {
         /// The run
         run: RunId,
     },
-    /// Run a job again whose last run failed
+    /// Run a job again whose last run failed, or many of them
     Retry(acts::RetryArgs),
+    /// Tell a run something that it waits for, or will; exit code 1 if there is no such run, or it has ended
+    Signal(acts::SignalArgs),
     /// Print what there is to know of a run: attempts, what it said, why it failed; exit code 1 if there is no such run
     Report {
         /// The run
@@ -138,6 +140,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         Command::Wait(wait) => acts::wait(&args.home, wait, args.json, out),
         Command::Cancel { run } => acts::cancel(&args.home, *run, args.json, out),
         Command::Retry(retry) => acts::retry(&args.home, retry, args.json, out),
+        Command::Signal(signal) => acts::signal(&args.home, signal, args.json, out),
         Command::Report { run } => {
             let read = |look: &Look<'_>| some(report::read(look, *run));
             let found = found(*run, args.json, look(&args.home, read)?.flatten(), out)?;

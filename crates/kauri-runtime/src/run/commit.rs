@@ -1,0 +1,373 @@
+//! Commits of a run that somebody drives.
+//!
+//! Every commit for the run demands its row and its driver's lease as they were. So whoever lost the run, or is to hear that it was
+//! cancelled, commits nothing, and finds out why by looking.
+
+use std::sync::Arc;
+
+use kauri_wire::pack::Map;
+use kauri_wire::run::{Event, EventType};
+use kauri_wire::{Flags, InboxKey, Key, Timestamp};
+
+use super::action::DECIDED;
+use super::drive::Ahead;
+use super::event;
+use super::fan_out;
+use super::index::{self, Gate};
+use super::live::{Halt, LiveRun, Park, Stop};
+use super::make::{self, mark, stage_run, unmark};
+use super::outcome::{Outcome, State};
+use super::row::Run;
+use super::seal::{self, Ending};
+use super::signal;
+use super::sink::{EventDraft, SinkError};
+use super::step::{self, Recorded, StepKind};
+use crate::atomic::Atomic;
+use crate::claim::Held;
+use crate::error::{Error, Result};
+use crate::lease::{self, Lease};
+use crate::runtime::Shared;
+use crate::schema::{DEADLINES, EVENTS, INBOX, LEASES, RUN_INDEX, RUNS, URGENT};
+use crate::substrate::{Bytes, Change, Rows, Seen, Verdict};
+
+/// How often a commit of a run is tried that meets conflicts.
+const PASSES_MAX: u32 = 100;
+
+impl LiveRun {
+    /// Commits what `make` stages for the run, made anew after each conflict.
+    pub(super) fn commit<T>(
+        &mut self,
+        mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run) -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        for pass in 1..=PASSES_MAX {
+            self.check_open()?;
+            match self.try_commit(&mut make, Lasting::On, None)? {
+                Some(value) => return Ok(value),
+                None => self.meet(pass)?,
+            }
+        }
+        Err(Halt::Failed("a conflict in every pass".into()))
+    }
+
+    /// One pass; nothing if it met a conflict.
+    fn try_commit<T>(
+        &mut self,
+        make: &mut impl FnMut(&mut Atomic<'_>, &Shared, &mut Run) -> Result<T, Halt>,
+        lasting: Lasting,
+        mut ahead: Option<&mut Ahead<'_>>,
+    ) -> Result<Option<T>, Halt> {
+        let shared = Arc::clone(&self.shared);
+        let rows = shared.substrate.snapshot()?;
+        if rows.get(&RUNS, self.run.id.as_bytes())?.as_deref() != Some(&self.row[..]) {
+            return Ok(None);
+        }
+        let mut block = Atomic::new(&*rows, shared.setting(Some(self.driver.worker)));
+        let mut run = self.run.clone();
+        for row in &self.buffered {
+            event::stage(&mut block, &mut run, row)?;
+        }
+        let value = make(&mut block, &shared, &mut run)?;
+        if run != self.run && run.outcome().is_none() {
+            stage_run(&mut block, &run)?;
+        }
+        if let Some(ahead) = ahead.as_mut() {
+            ahead.stage(&*rows, &mut block);
+        }
+        let (mut change, wishes) = block.into_change();
+        let _ = shared.stage_wishes(&mut change, wishes);
+        drop(rows);
+        Ok(self.land(change, run, lasting, ahead)?.then_some(value))
+    }
+
+    /// Commits a change if the run is still ours. Tells whether it was.
+    fn land(&mut self, mut change: Change, run: Run, lasting: Lasting, ahead: Option<&mut Ahead<'_>>) -> Result<bool> {
+        self.shared.check_running()?;
+        change.expect(RUNS, *self.run.id.as_bytes(), Seen::of(Some(&self.row)));
+        let lease_key = lease::row_key(self.driver.worker, self.driver.held.lease.owner);
+        change.expect(LEASES, lease_key, Seen::of(Some(&self.driver.held.row)));
+        let renewed = match lasting {
+            Lasting::On => self.renewed(),
+            Lasting::Over => {
+                if !ahead.is_some_and(|ahead| ahead.stage_lease(&mut change)) {
+                    change.remove(LEASES, lease_key);
+                }
+                let key = InboxKey::encode(self.driver.key);
+                change.expect(INBOX, &key[..], Seen::Present);
+                change.remove(INBOX, &key[..]);
+                if self.driver.is_urgent {
+                    change.remove(URGENT, &key[..]);
+                }
+                if self.driver.has_deadline {
+                    change.remove(DEADLINES, &key[..]);
+                }
+                None
+            }
+        };
+        if let Some(held) = &renewed {
+            change.put(LEASES, lease_key, held.row.clone());
+        }
+        if change.is_empty() {
+            // There was nothing to say; whether the run is still ours, the next commit finds out.
+            return Ok(true);
+        }
+        change.durability = self.driver.policy.durability(Flags::DURABLE);
+        match self.shared.commit(&change)? {
+            Verdict::Committed(_) => {
+                if lasting == Lasting::On {
+                    self.row = run.encode().into();
+                }
+                self.run = run;
+                self.buffered.clear();
+                self.buffered_bytes = 0;
+                self.driver.held = renewed.unwrap_or_else(|| self.driver.held.clone());
+                Ok(true)
+            }
+            Verdict::Conflict(conflict) => {
+                self.shared.meet(&conflict, 1, Some(self.driver.worker));
+                Ok(false)
+            }
+        }
+    }
+
+    /// The lease with another term, if half of this one is over.
+    fn renewed(&self) -> Option<Held> {
+        let (now, term) = (self.shared.mono(), self.driver.policy.lease);
+        let Held { lease, .. } = &self.driver.held;
+        if lease.deadline.since(now) > term / 2 {
+            return None;
+        }
+        let lease = Lease { deadline: now + term, ..*lease };
+        Some(Held { lease, row: lease::encode_row(&lease, [self.driver.key.seq]).into() })
+    }
+
+    /// After a conflict: finds out whether the run is still ours, and pauses.
+    fn meet(&mut self, pass: u32) -> Result<(), Halt> {
+        self.refresh()?;
+        self.shared.pause(&self.driver.policy, pass);
+        Ok(())
+    }
+
+    /// Looks at the run as it stands, and whose it is.
+    pub(super) fn refresh(&mut self) -> Result<(), Halt> {
+        if matches!(self.stop, Some(Stop::Sealed | Stop::Lost)) {
+            return Err(Halt::Lost);
+        }
+        let shared = Arc::clone(&self.shared);
+        let rows = shared.substrate.snapshot()?;
+        let found = rows.get(&RUNS, self.run.id.as_bytes())?;
+        let run = found.as_deref().map(|row| Run::decode(self.run.id, row)).transpose()?;
+        let token = |run: &Run| (run.claims, run.message);
+        let stop = match &run {
+            Some(run) if run.outcome().is_some() => Some(Stop::Sealed),
+            Some(run) if token(run) == token(&self.run) && self.is_leased(&*rows)? => None,
+            Some(_) | None => Some(Stop::Lost),
+        };
+        if stop.is_some() {
+            self.stop = stop;
+            return Err(Halt::Lost);
+        }
+        if let Some(run) = run {
+            if run.is_cancelled {
+                self.stop.get_or_insert(Stop::Cancelled);
+            }
+            self.row = run.encode().into();
+            self.run = run;
+        }
+        Ok(())
+    }
+
+    fn is_leased(&self, rows: &dyn Rows) -> Result<bool> {
+        let key = lease::row_key(self.driver.worker, self.driver.held.lease.owner);
+        Ok(rows.get(&LEASES, &key)?.as_deref() == Some(&self.driver.held.row[..]))
+    }
+
+    /// Ends the run, unless it is not ours any more.
+    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool> {
+        self.conclude(Some(ahead), ending_with(ending))
+    }
+
+    /// Ends the run while its driver has still something to do. What the driver answers then about the end counts for nothing.
+    ///
+    /// # Errors
+    /// Why it was not ended here.
+    pub(super) fn end_early(&mut self, ending: &Ending) -> Result<(), SinkError> {
+        if self.concluded.is_some() {
+            return Err(SinkError::Sealed);
+        }
+        let concluded = self.conclude(None, ending_with(ending));
+        let answer = match &concluded {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SinkError::Lost),
+            Err(error) => Err(SinkError::Failed(error.to_string())),
+        };
+        self.stop.get_or_insert(Stop::Sealed);
+        self.concluded = Some(concluded);
+        answer
+    }
+
+    /// Lets the run wait, unless it is not ours any more or what it waits for has come.
+    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<bool> {
+        let Some(park) = self.park.take() else { return Ok(false) };
+        self.conclude(Some(ahead), |block, shared, run, stop| {
+            if let Some(ending) = cancelled(block.now().wall, run, stop) {
+                return Ok(seal::seal(block, shared, run, &ending)?);
+            }
+            run.state = State::Parked;
+            run.message = 0;
+            unmark(block, &index::running(run.id))?;
+            stage_park(block, run, &park)
+        })
+    }
+
+    /// Commits the driver's last word on the run, with the end of its message and lease. Tells whether the run was still ours.
+    fn conclude(
+        &mut self,
+        mut ahead: Option<&mut Ahead<'_>>,
+        mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt>,
+    ) -> Result<bool> {
+        for pass in 1..=PASSES_MAX {
+            let stop = self.stop;
+            if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
+                return Ok(false);
+            }
+            let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| make(block, shared, run, stop);
+            let result = match self.try_commit(&mut make, Lasting::Over, ahead.as_deref_mut()) {
+                Ok(Some(())) => return Ok(true),
+                Ok(None) => {
+                    ahead.iter_mut().for_each(|ahead| ahead.give_up());
+                    self.meet(pass)
+                }
+                Err(halt) => {
+                    ahead.iter_mut().for_each(|ahead| ahead.give_up());
+                    Err(halt)
+                }
+            };
+            match result {
+                Ok(()) => {}
+                Err(Halt::Lost) => return Ok(false),
+                Err(Halt::Runtime(error)) => return Err(error),
+                Err(halt) => return Err(Error::Substrate(halt.to_string().into())),
+            }
+        }
+        // The lease runs out, and somebody else finds the run as a crash would leave it.
+        Ok(false)
+    }
+
+    /// Appends rows that ask for nothing else, without looking at the store.
+    pub(super) fn append_rows(&mut self, rows: &[Bytes]) -> Result<(), Halt> {
+        for pass in 1..=PASSES_MAX {
+            self.check_open()?;
+            let (mut change, mut run) = (Change::default(), self.run.clone());
+            for row in self.buffered.iter().chain(rows) {
+                let (key, named) = event::add(&mut run, row);
+                change.put(EVENTS, key, row.clone());
+                for named in named.into_iter().flatten() {
+                    change.put(RUN_INDEX, named, Bytes::default());
+                }
+            }
+            change.put(RUNS, *run.id.as_bytes(), run.encode());
+            if self.land(change, run, Lasting::On, None)? {
+                return Ok(());
+            }
+            self.meet(pass)?;
+        }
+        Err(Halt::Failed("a conflict in every pass".into()))
+    }
+
+    /// Appends events some of which ask for derived work, which is made in the same commit.
+    pub(super) fn append_enqueuing(&mut self, events: &[EventDraft]) -> Result<(), Halt> {
+        self.commit(|block, shared, run| {
+            for draft in events {
+                fan_out::say(block, run, draft)?;
+                if draft.kind == EventType::Enqueue {
+                    let payload = Map::decode(&draft.payload).map_err(Error::from)?;
+                    if let Event::Enqueue { target, params, .. } =
+                        Event::decode(draft.kind, payload).map_err(Error::from)?
+                    {
+                        fan_out::enqueue(block, shared, run, target, params)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether the driver's work goes on after a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lasting {
+    On,
+    Over,
+}
+
+pub(super) fn record(
+    block: &mut Atomic<'_>,
+    run: &mut Run,
+    kind: StepKind,
+    name: &str,
+    result: &[u8],
+) -> Result<(), Halt> {
+    let step = Recorded { kind, at: block.now().wall, name: name.into(), result: result.to_vec() };
+    Ok(step::record(block, run, &step)?)
+}
+
+/// Stages the end of a run.
+fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
+    move |block, shared, run, stop| {
+        let cancelled = cancelled(block.now().wall, run, stop);
+        let ending = match &cancelled {
+            // Whatever it says of its end: it was stopped. What it finished all the same is finished.
+            Some(cancelled) if !ending.outcome.is_success() => cancelled,
+            _ => ending,
+        };
+        Ok(seal::seal(block, shared, run, ending)?)
+    }
+}
+
+/// How a run ends that was stopped from outside.
+fn cancelled(now: Timestamp, run: &Run, stop: Option<Stop>) -> Option<Ending> {
+    match stop {
+        Some(Stop::TimedOut) => Some(Ending::failure(now, Outcome::TimedOut, "its time was over while it ran")),
+        Some(Stop::Cancelled) => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
+        _ if run.is_cancelled => Some(Ending::failure(now, Outcome::Cancelled, "it was cancelled while it ran")),
+        _ => None,
+    }
+}
+
+/// Stages what wakes a run that waits. If what it waits for has come meanwhile, it is woken at once.
+fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), Halt> {
+    match park {
+        Park::Until { name, due, is_recorded } => {
+            if !is_recorded {
+                record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes())?;
+            }
+            let class = make::class(block, &run.class)?.class;
+            block.arm(*due, &make::drive_message(run.id, class.worker, false)?)?;
+        }
+        Park::Signal(name) => {
+            if **name == *DECIDED {
+                mark(block, &index::undecided(run.id))?;
+            }
+            if signal::find(block, run.id, name)?.is_some() {
+                make::wake(block, run)?;
+            }
+        }
+        Park::Job(job) => match make::job(block, job)?.outcome {
+            Some(_) => make::wake(block, run)?,
+            None => {
+                mark(block, &index::waiter(job, run.id))?;
+                yield_gate(block, run)?;
+            }
+        },
+    }
+    Ok(())
+}
+
+/// Stages that derived work which waits for a job is not under way meanwhile: what it waits for may stand before the same gate.
+fn yield_gate(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    let job = make::job(block, &run.job)?;
+    match job.gate {
+        Some((gate, _)) if gate == Gate::of_tree(run.root) => seal::leave_gate(block, &job, run.id),
+        _ => Ok(()),
+    }
+}
