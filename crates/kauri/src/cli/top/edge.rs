@@ -67,7 +67,7 @@ pub(super) fn run(wish: &Wish<'_>, client: Client, out: &mut impl Write) -> Resu
     let looking = Looking {
         began: Instant::now(),
         model: Model::new(),
-        state: State::new(wish.every),
+        state: State::new(wish.every, wish.home),
         ask,
         asked: None,
         next: Duration::ZERO,
@@ -274,15 +274,7 @@ impl Looking {
     fn draw<W: Write>(&self, wish: &Wish<'_>, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
         let now = self.now();
         let waiting = self.asked.map(|asked| now.saturating_sub(asked)).filter(|waiting| *waiting >= PATIENCE);
-        let scene = Scene {
-            model: &self.model,
-            state: &self.state,
-            theme: wish.theme,
-            now,
-            waiting,
-            home: wish.home,
-            has_keys: true,
-        };
+        let scene = Scene { model: &self.model, state: &self.state, theme: wish.theme, now, waiting, has_keys: true };
         terminal.draw(|frame| view::draw(&scene, frame.area(), frame.buffer_mut())).map(drop)
     }
 }

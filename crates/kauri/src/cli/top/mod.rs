@@ -110,11 +110,10 @@ fn print_once(client: &mut Client, every: Duration, home: &str, out: &mut impl W
     let (columns, rows) = size.unwrap_or((COLUMNS, ROWS));
     let scene = Scene {
         model: &model,
-        state: &State::new(every),
+        state: &State::new(every, home),
         theme: Theme { is_coloured: false },
         now: began.elapsed(),
         waiting: None,
-        home,
         has_keys: false,
     };
     let area = Rect::new(0, 0, columns, rows.saturating_sub(u16::from(is_terminal)));

@@ -6,8 +6,11 @@ use super::input::KEYS;
 use super::model::Model;
 use super::sample::{Failure, FailureKind};
 use super::state::{Page, Subject};
-use super::text::{age, fit, wrap};
+use super::text::{age, fit, hang};
 use crate::cli::table::plain;
+
+/// What a line is about, and what it says of it.
+type Row = (String, String);
 
 /// How many of a run's last events are shown.
 const EVENTS_MAX: u64 = 200;
@@ -46,25 +49,29 @@ pub(super) fn title(page: &Page) -> String {
 }
 
 /// Its lines, none longer than so many columns.
-pub(super) fn lines(page: &Page, model: &Model, columns: usize) -> Vec<String> {
-    let lines = match &page.subject {
-        Subject::Run { id, .. } => run(id, page.told.as_ref()),
-        Subject::Letter(failure) => letter(failure),
-        Subject::Class(name) => class(name, model),
-        Subject::Queues => queues(model),
+pub(super) fn lines(page: &Page, model: &Model, home: &str, columns: usize) -> Vec<String> {
+    let rows = match &page.subject {
+        Subject::Run { id, .. } => run(id, page.told.as_ref(), home),
+        Subject::Letter(failure) => letter(failure, home),
+        Subject::Class(name) => class(name, model, home),
+        Subject::Queues => queues(model, home),
         Subject::Help => help(),
     };
-    lines.iter().flat_map(|line| wrap(line, columns)).collect()
+    rows.iter().flat_map(|(head, text)| hang(head, text, columns)).collect()
 }
 
-fn row(name: &str, text: &str) -> String {
-    format!("{name:<10} {}", plain(text))
+fn row(name: &str, text: &str) -> Row {
+    (format!("{name:<10} "), plain(text))
 }
 
-fn run(id: &str, told: Option<&Result<Value, String>>) -> Vec<String> {
+fn words(text: &str) -> Row {
+    (String::new(), plain(text))
+}
+
+fn run(id: &str, told: Option<&Result<Value, String>>, home: &str) -> Vec<Row> {
     let told = match told {
-        None => return vec!["asking...".to_owned()],
-        Some(Err(why)) => return vec![plain(why)],
+        None => return vec![words("asking...")],
+        Some(Err(why)) => return vec![words(why)],
         Some(Ok(told)) => told,
     };
     let run = &told["run"];
@@ -84,21 +91,21 @@ fn run(id: &str, told: Option<&Result<Value, String>>) -> Vec<String> {
         row("created", &text("created")),
         row("started", &format!("{}, after {}", text("started"), took("queued_ms"))),
         row("ended", &format!("{}, took {}", text("ended"), took("ran_ms"))),
-        row("more", &format!("kauri runs report {id}")),
-        String::new(),
+        row("more", &format!("kauri runs report {id}{home}")),
+        words(""),
     ];
     let events = told["events"].as_array().map_or(&[][..], Vec::as_slice);
     let first = events.first().and_then(|event| event["seq"].as_u64()).unwrap_or(1);
     match (events.len(), first) {
-        (0, _) => lines.push("It has said nothing yet.".to_owned()),
-        (_, 1) => lines.push("What it said:".to_owned()),
-        (_, first) => lines.push(format!("What it said, from event {first} on:")),
+        (0, _) => lines.push(words("It has said nothing yet.")),
+        (_, 1) => lines.push(words("What it said:")),
+        (_, first) => lines.push(words(&format!("What it said, from event {first} on:"))),
     }
     lines.extend(events.iter().map(event));
     lines
 }
 
-fn event(event: &Value) -> String {
+fn event(event: &Value) -> Row {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     let payload = &event["payload"];
     // The time of day is enough here.
@@ -107,10 +114,10 @@ fn event(event: &Value) -> String {
         Some(message) => message.to_owned(),
         None => payload.to_string(),
     };
-    plain(&format!("{clock} {:<12} {words}", text("type")))
+    (plain(&format!("{clock} {:<12} ", text("type"))), plain(words.trim_end()))
 }
 
-fn letter(letter: &Failure) -> Vec<String> {
+fn letter(letter: &Failure, home: &str) -> Vec<Row> {
     let FailureKind::Letter { message_id, deliveries, failures } = &letter.kind else { return Vec::new() };
     vec![
         row("reason", &letter.how),
@@ -120,16 +127,16 @@ fn letter(letter: &Failure) -> Vec<String> {
         row("deliveries", &deliveries.to_string()),
         row("failures", &failures.to_string()),
         row("buried", &crate::cli::table::moment(letter.at_ms)),
-        String::new(),
-        row("more", &format!("kauri dead-letters show {}", letter.key)),
-        row("again", &format!("kauri dead-letters replay {}", letter.key)),
+        words(""),
+        row("more", &format!("kauri dead-letters show {}{home}", letter.key)),
+        row("again", &format!("kauri dead-letters replay {}{home}", letter.key)),
     ]
 }
 
-fn class(name: &str, model: &Model) -> Vec<String> {
+fn class(name: &str, model: &Model, home: &str) -> Vec<Row> {
     let sample = model.sample();
     let Some(class) = sample.and_then(|sample| sample.classes.iter().find(|class| class.name == name)) else {
-        return vec![format!("{name} is not in kauri.toml any more")];
+        return vec![words(&format!("{name} is not in kauri.toml any more"))];
     };
     let (idle, paused) = (class.at_once.saturating_sub(class.busy), if class.is_paused { "yes" } else { "no" });
     vec![
@@ -139,40 +146,39 @@ fn class(name: &str, model: &Model) -> Vec<String> {
         row("waiting", &class.waiting.to_string()),
         row("ended", &format!("{} since the start, {} of them failed", class.ended, class.failed)),
         row("paused", paused),
-        String::new(),
-        row("submit", &format!("kauri submit {name}")),
-        row("list", &format!("kauri runs list --class {name}")),
+        words(""),
+        row("submit", &format!("kauri submit {name}{home}")),
+        row("list", &format!("kauri runs list --class {name}{home}")),
         match class.is_paused {
-            true => row("resume", &format!("kauri classes resume {name}")),
-            false => row("pause", &format!("kauri classes pause {name}")),
+            true => row("resume", &format!("kauri classes resume {name}{home}")),
+            false => row("pause", &format!("kauri classes pause {name}{home}")),
         },
     ]
 }
 
-fn queues(model: &Model) -> Vec<String> {
-    let Some(sample) = model.sample() else { return vec!["nothing is known yet".to_owned()] };
-    let mut lines = Vec::new();
+fn queues(model: &Model, home: &str) -> Vec<Row> {
+    let Some(sample) = model.sample() else { return vec![words("nothing is known yet")] };
+    let mut rows = Vec::new();
     for (name, count) in &sample.queues {
         let known = QUEUES.iter().find(|(known, ..)| known == name);
         let (what, command) = known.map_or(("", ""), |(_, what, command)| (*what, *command));
-        lines.push(format!("{:<12} {count:>9}  {what}", fit(&name.replace('_', " "), 12)));
-        lines.push(format!("{:<24}{command}", ""));
+        rows.push((format!("{:<12} {count:>9}  ", fit(&name.replace('_', " "), 12)), what.to_owned()));
+        rows.push((" ".repeat(24), format!("{command}{home}")));
     }
-    lines
+    rows
 }
 
-fn help() -> Vec<String> {
-    let mut lines: Vec<String> = KEYS.iter().map(|(keys, what)| format!("{keys:<27} {what}")).collect();
-    lines.extend([
-        String::new(),
-        "Throughput   runs that ended in a second; those that failed are at the bottom of each column".to_owned(),
-        "Latency      how long the runs took that ended in each interval: half of them (p50), 99 of 100 (p99)"
-            .to_owned(),
-        "Queues       how many rows wait where, exactly".to_owned(),
-        "Workers      classes of jobs: how many runs go on at once, wait, and have ended since the start".to_owned(),
-        "Failures     runs that did not succeed and dead letters, newest first".to_owned(),
-    ]);
-    lines
+fn help() -> Vec<Row> {
+    const PANES: [(&str, &str); 5] = [
+        ("Throughput", "runs that ended in a second; those that failed at the bottom, in red"),
+        ("Latency", "how long the runs took that ended: half of them (p50), 99 of 100 (p99)"),
+        ("Queues", "how many rows wait where, exactly"),
+        ("Workers", "classes of jobs: runs at once, waiting, ended since the start"),
+        ("Failures", "runs that did not succeed and dead letters, newest first"),
+    ];
+    let keys = KEYS.iter().map(|(keys, what)| (format!("{keys:<17} "), (*what).to_owned()));
+    let panes = PANES.iter().map(|(name, what)| (format!("{name:<17} "), (*what).to_owned()));
+    keys.chain([words("")]).chain(panes).collect()
 }
 
 /// How long ago something was, by the clock of the instance.

@@ -114,19 +114,22 @@ pub(super) struct State {
     pub(super) is_zoomed: bool,
     pub(super) page: Option<Page>,
     pub(super) every: Duration,
+    /// How the home is named again, with a space before it; for advice.
+    pub(super) home: String,
     selected: [Selected; 6],
     /// What is shown while the view is paused.
     frozen: Option<Box<Model>>,
 }
 
 impl State {
-    pub(super) fn new(every: Duration) -> Self {
+    pub(super) fn new(every: Duration, home: &str) -> Self {
         Self {
             pane: Pane::Workers,
             measure: Measure::default(),
             is_zoomed: false,
             page: None,
             every,
+            home: home.to_owned(),
             selected: Default::default(),
             frozen: None,
         }
@@ -233,7 +236,7 @@ impl State {
 
     fn scroll(&mut self, action: Action, live: &Model, room: Room) {
         let Some(page) = &self.page else { return };
-        let lines = page::lines(page, self.shown(live), room.columns).len();
+        let lines = page::lines(page, self.shown(live), &self.home, room.columns).len();
         let last = lines.saturating_sub(room.rows);
         // At its end it stays at its end, however long the page becomes.
         let to = if action == Action::Last { usize::MAX } else { moved(page.scroll.min(last), action, last) };
@@ -297,7 +300,7 @@ mod tests {
     }
 
     fn state() -> State {
-        State::new(Duration::from_secs(1))
+        State::new(Duration::from_secs(1), "")
     }
 
     #[test]
@@ -380,14 +383,14 @@ mod tests {
         state.apply(Action::Last, &model, ROOM);
         state.apply(Action::Down, &model, ROOM);
         let last = scroll(&state);
-        assert_eq!(last + ROOM.rows, page::lines(state.page.as_ref().unwrap(), &model, ROOM.columns).len());
+        assert_eq!(last + ROOM.rows, page::lines(state.page.as_ref().unwrap(), &model, "", ROOM.columns).len());
         state.apply(Action::Up, &model, ROOM);
         assert!(last > 0 && scroll(&state) == last - 1);
     }
 
     #[test]
     fn intervals_become_longer_and_shorter_and_have_ends() {
-        let (mut state, model) = (State::new(Duration::from_millis(700)), model(&[]));
+        let (mut state, model) = (State::new(Duration::from_millis(700), ""), model(&[]));
         state.apply(Action::Slower, &model, ROOM);
         assert_eq!(state.every, Duration::from_secs(1));
         (0..20).for_each(|_| assert_eq!(state.apply(Action::Slower, &model, ROOM), Effect::Nothing));

@@ -56,6 +56,17 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
+/// A text behind a head: what does not fit stands under it, as far in.
+pub(super) fn hang(head: &str, text: &str, columns: usize) -> Vec<String> {
+    let indent = width(head);
+    if indent == 0 || indent * 2 > columns {
+        return wrap(&format!("{head}{text}"), columns);
+    }
+    let lines = wrap(text, columns - indent).into_iter().enumerate();
+    let line = |(at, line): (usize, String)| if at == 0 { format!("{head}{line}") } else { " ".repeat(indent) + &line };
+    lines.map(line).map(|line| line.trim_end().to_owned()).collect()
+}
+
 /// How long something took, in two or three digits: `850µs`, `1.2ms`, `12s`, `3m 04s`.
 pub(super) fn span(time: Duration) -> String {
     let nanos = time.as_nanos();
@@ -85,21 +96,21 @@ pub(super) fn age(time: Duration) -> String {
     }
 }
 
-/// How many in a second, or in a minute where that says more.
+/// A number of things in a second, in two or three digits.
 pub(super) fn rate(per_second: f64) -> String {
     match per_second {
-        rate if rate <= 0.0 => "0/s".to_owned(),
-        rate if rate < 0.095 => format!("{:.1}/min", rate * 60.0),
-        rate if rate < 9.95 => format!("{rate:.1}/s"),
-        rate if rate < 9_999.5 => format!("{rate:.0}/s"),
-        rate if rate < 999_950.0 => format!("{:.1}k/s", rate / 1e3),
-        rate => format!("{:.1}M/s", rate / 1e6),
+        rate if rate <= 0.0 => "0".to_owned(),
+        rate if rate < 0.095 => format!("{rate:.2}"),
+        rate if rate < 9.95 => format!("{rate:.1}"),
+        rate if rate < 9_999.5 => format!("{rate:.0}"),
+        rate if rate < 999_950.0 => format!("{:.1}k", rate / 1e3),
+        rate => format!("{:.1}M", rate / 1e6),
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, 50 ... that is not less, in parts of this unit.
-pub(super) fn ceiling(number: f64, unit: f64) -> f64 {
-    let mut power = unit;
+/// The least of 1, 2, 5, 10, 20, 50 ... that is not less.
+pub(super) fn ceiling(number: f64) -> f64 {
+    let mut power = 1.0;
     // A bound for numbers that are none: as far as doubles of any use go.
     for _ in 0..40 {
         if let Some(found) = [1.0, 2.0, 5.0].iter().map(|step| step * power).find(|step| *step >= number) {
@@ -142,6 +153,13 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_stands_under_its_head() {
+        assert_eq!(hang("why  ", "the store is locked", 14), ["why  the store", "     is locked"]);
+        assert_eq!(hang("why  ", "", 14), ["why"]);
+        assert_eq!(hang("a long head  ", "and its text", 14), ["a long head", "and its text"]);
+    }
+
+    #[test]
     fn times_are_short_and_have_their_unit() {
         let nanos = [0, 7, 1_500, 850_000, 1_250_000, 12_000_000, 1_900_000_000, 59_999_999_999, 184_000_000_000];
         let shown = nanos.map(|nanos| span(Duration::from_nanos(nanos)));
@@ -153,13 +171,13 @@ mod tests {
     #[test]
     fn rates_are_read_at_a_glance() {
         let shown = [0.0, 0.05, 0.5, 9.94, 9.96, 123.4, 12_345.0, 2_500_000.0].map(rate);
-        assert_eq!(shown, ["0/s", "3.0/min", "0.5/s", "9.9/s", "10/s", "123/s", "12.3k/s", "2.5M/s"]);
+        assert_eq!(shown, ["0", "0.05", "0.5", "9.9", "10", "123", "12.3k", "2.5M"]);
     }
 
     #[test]
     fn scales_end_at_round_numbers() {
-        let found = [0.0, 0.9, 1.0, 1.1, 4.0, 51.0, 1e9].map(|number| ceiling(number, 1.0));
+        let found = [0.0, 0.9, 1.0, 1.1, 4.0, 51.0, 1e9].map(ceiling);
         assert_eq!(found, [1.0, 1.0, 1.0, 2.0, 5.0, 100.0, 1e9]);
-        assert!(ceiling(f64::NAN, 1.0) > 0.0 && ceiling(f64::INFINITY, 1.0).is_finite());
+        assert!(ceiling(f64::NAN) > 0.0 && ceiling(f64::INFINITY).is_finite());
     }
 }

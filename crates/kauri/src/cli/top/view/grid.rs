@@ -73,7 +73,9 @@ impl Grid {
         for (place, (at, style)) in places.zip(self.styles.iter().enumerate().skip(first)) {
             let text = self.row(&widths, |column| column.cells.get(at).map_or("", String::as_str));
             let style = if self.selected == Some(at) { style.add_modifier(Modifier::REVERSED) } else { *style };
-            super::line(&Line::styled(fit(&text, room), style), place, buf);
+            super::line(&Line::raw(fit(&text, room)), place, buf);
+            // The whole row, so that it is seen as one.
+            buf.set_style(place, style);
         }
     }
 

@@ -93,10 +93,11 @@ pub(super) fn workers(scene: &Scene<'_>, sample: &Sample, block: Block<'_>, area
         Column::new("WAITING", Kind::Number, 0, of(&|class| class.waiting.to_string())),
         Column::new("ENDED", Kind::Number, 12, of(&|class| class.ended.to_string())),
         Column::new("FAILED", Kind::Number, 10, of(&|class| class.failed.to_string())),
+        Column::new("COMMAND", Kind::Flexible, 60, of(&|class| class.command.clone())),
     ];
     let style = |class: &super::super::sample::Class| match class {
         class if class.is_paused => theme.warn(),
-        class if class.busy.max(class.waiting) == 0 => theme.dim(),
+        class if class.busy.max(class.waiting).max(class.ended) == 0 => theme.dim(),
         _ => Style::new(),
     };
     let styles = sample.classes.iter().map(style).collect();

@@ -25,6 +25,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Widget};
 
 use super::model::{Link, Model};
 use super::page;
+use super::sample::Sample;
 use super::state::{Page, Pane, Room, State};
 use super::text::{age, fit, fit_end, span, width};
 
@@ -64,6 +65,10 @@ impl Theme {
         self.colour(Color::Cyan)
     }
 
+    fn calm(self) -> Style {
+        self.colour(Color::Blue)
+    }
+
     fn dim(self) -> Style {
         if self.is_coloured { Style::new().fg(Color::DarkGray) } else { Style::new() }
     }
@@ -78,8 +83,6 @@ pub(super) struct Scene<'a> {
     pub(super) now: Duration,
     /// For how long an answer has been waited for, if that is too long.
     pub(super) waiting: Option<Duration>,
-    /// How the home is named again, with a space before it; for advice.
-    pub(super) home: &'a str,
     /// Whether somebody can press keys.
     pub(super) has_keys: bool,
 }
@@ -150,7 +153,7 @@ fn trouble(scene: &Scene<'_>) -> Option<(String, Style)> {
     match (scene.model.link(), scene.waiting) {
         (Link::Gone { since, why }, _) => {
             let ago = age(scene.now.saturating_sub(*since));
-            let home = scene.home;
+            let home = &scene.state.home;
             return Some((format!(" {why}, for {ago}; start it with: kauri up{home} "), bad));
         }
         (_, Some(waiting)) => {
@@ -162,7 +165,7 @@ fn trouble(scene: &Scene<'_>) -> Option<(String, Style)> {
     match (&instance.trouble, &*instance.standing) {
         (Some(trouble), _) => Some((format!(" trouble: {trouble} "), bad)),
         (None, "stopped") => {
-            Some((format!(" the kill switch is thrown: nothing begins; kauri resume{} ", scene.home), warn))
+            Some((format!(" the kill switch is thrown: nothing begins; kauri resume{} ", scene.state.home), warn))
         }
         (None, "draining") => Some((" it is stopping: what is under way is waited for ".to_owned(), warn)),
         _ => None,
@@ -185,34 +188,41 @@ fn draw_head(scene: &Scene<'_>, model: &Model, area: Rect, buf: &mut Buffer) {
         spans.push(Span::raw(" "));
         spans.push(badge("view paused", theme.warn()));
     }
-    if let Some(sample) = model.sample() {
-        let (busy, all) = sample.workers();
-        let instance = &sample.instance;
-        let mut words = format!("  up {}  {busy} of {all} workers busy", age(instance.uptime));
-        if area.width >= 100 {
-            words +=
-                &format!("  start {}  process {}  version {}", instance.incarnation, instance.pid, instance.version);
+    let every = if scene.has_keys { format!("every {} ", span(state.every).replace(".0", "")) } else { String::new() };
+    let mut room = usize::from(area.width).saturating_sub(Line::from(spans.clone()).width() + width(&every) + 2);
+    let home = model.sample().map_or("", |sample| &sample.instance.home);
+    for (at, words) in model.sample().map_or_else(Vec::new, facts).iter().enumerate() {
+        // Those that have no room are left out, whole; after the first two, the home goes before.
+        let kept = if at < 2 { 0 } else { width(home).min(24) + 2 };
+        if width(words) + 2 + kept > room {
+            break;
         }
-        spans.push(Span::raw(words));
+        room -= width(words) + 2;
+        spans.push(Span::raw(format!("  {words}")));
     }
-    let left = Line::from(spans);
-    let every =
-        if scene.has_keys { format!("  every {} ", span(state.every).replace(".0", "")) } else { " ".to_owned() };
-    let room = usize::from(area.width).saturating_sub(left.width() + width(&every) + 2);
-    let home = model.sample().map_or_else(String::new, |sample| fit_end(&sample.instance.home, room));
-    line(&left, area, buf);
-    let right = if room >= 8 { format!("{home}{every}") } else { every };
+    line(&Line::from(spans), area, buf);
+    let home = fit_end(home, room.saturating_sub(2));
+    let right = if width(&home) >= 8 { format!("{home}  {every}") } else { every };
     let columns = u16::try_from(width(&right)).unwrap_or(u16::MAX).min(area.width);
     let place = Rect { x: area.right() - columns, width: columns, ..area };
-    // What is left of it has the right of way.
-    if usize::from(area.width - columns) > 11 {
-        line(&Line::styled(right, theme.dim()), place, buf);
-    }
+    line(&Line::styled(right, theme.dim()), place, buf);
+}
+
+/// What is said of an instance, the most important first.
+fn facts(sample: &Sample) -> Vec<String> {
+    let ((busy, all), instance) = (sample.workers(), &sample.instance);
+    vec![
+        format!("up {}", age(instance.uptime)),
+        format!("{busy} of {all} workers busy"),
+        format!("start {}", instance.incarnation),
+        format!("process {}", instance.pid),
+        format!("version {}", instance.version),
+    ]
 }
 
 fn hints(state: &State, columns: u16) -> String {
     let hints: &[&str] = match &state.page {
-        Some(_) => &["Esc close", "↑↓ scroll", "End", "q quit"],
+        Some(_) => &["Esc close", "↑↓ scroll", "q quit"],
         None => &[
             "q quit",
             "? help",
@@ -314,7 +324,7 @@ fn draw_page(scene: &Scene<'_>, model: &Model, open: &Page, area: Rect, buf: &mu
         ));
     let inner = block.inner(area);
     let (columns, rows) = (usize::from(inner.width.saturating_sub(2)), usize::from(inner.height));
-    let lines = page::lines(open, model, columns);
+    let lines = page::lines(open, model, &scene.state.home, columns);
     let last = lines.len().saturating_sub(rows);
     let from = open.scroll.min(last);
     let block = if last > 0 {

@@ -35,11 +35,74 @@ struct Paint {
     plain: Option<&'static str>,
 }
 
+/// What heights mean: equal steps, or times ten with each step, as times from microseconds to hours need it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Scale {
+    Linear {
+        most: f64,
+    },
+    /// From which power of ten to which.
+    Decades {
+        from: i32,
+        to: i32,
+    },
+}
+
+impl Scale {
+    fn linear(bars: &[Bar]) -> Self {
+        let most = heights(bars).fold(0.0, |most: f64, (_, all)| most.max(all));
+        Self::Linear { most: ceiling(most) }
+    }
+
+    /// From the decade of the least to that of the greatest; from milliseconds to seconds where there is nothing.
+    fn decades(bars: &[Bar]) -> Self {
+        let least = heights(bars).map(|(part, _)| part).fold(f64::INFINITY, f64::min);
+        let most = heights(bars).map(|(_, all)| all).fold(0.0, f64::max);
+        if !least.is_finite() {
+            return Self::Decades { from: -3, to: 0 };
+        }
+        let from = power(least.max(1e-9), f64::floor);
+        Self::Decades { from, to: power(most.max(1e-9), f64::ceil).max(from + 1) }
+    }
+
+    /// How high something is, of 1.
+    fn part(self, height: f64) -> f64 {
+        match self {
+            Self::Linear { most } => height / most,
+            Self::Decades { from, to } => (height.log10() - f64::from(from)) / f64::from(to - from),
+        }
+    }
+
+    /// What stands beside the plot, and how high, of 1: the top first.
+    fn labels(self) -> Vec<(f64, String)> {
+        match self {
+            Self::Linear { most } => vec![(1.0, rate(most).replace(".0", "") + "/s"), (0.0, "0".to_owned())],
+            Self::Decades { from, to } => {
+                (from..=to).rev().map(|at| (self.part(10_f64.powi(at)), decade(at))).collect()
+            }
+        }
+    }
+}
+
+fn heights(bars: &[Bar]) -> impl Iterator<Item = (f64, f64)> + '_ {
+    bars.iter().filter_map(|bar| if let Bar::Of { part, all } = bar { Some((*part, *all)) } else { None })
+}
+
+fn power(number: f64, round: fn(f64) -> f64) -> i32 {
+    #[expect(clippy::cast_possible_truncation, reason = "between those of a nanosecond and of a century")]
+    let found = round(number.log10()).clamp(-9.0, 10.0) as i32;
+    found
+}
+
+/// A power of ten seconds, from that of a nanosecond on.
+fn decade(power: i32) -> String {
+    let nanos = u32::try_from(power + 9).ok().and_then(|power| 10_u64.checked_pow(power));
+    span(nanos.map_or(Duration::MAX, Duration::from_nanos)).replace(".0", "")
+}
+
 struct Plot {
     bars: Vec<Bar>,
-    /// The height of the plot, and how it is called.
-    most: f64,
-    label: String,
+    scale: Scale,
     part: Paint,
     all: Paint,
 }
@@ -47,70 +110,67 @@ struct Plot {
 pub(super) fn throughput(scene: &Scene<'_>, model: &Model, block: Block<'_>, area: Rect, buf: &mut Buffer) {
     let theme = scene.theme;
     let legend = match model.latest().and_then(|point| point.rate()) {
-        Some((all, failed)) => format!("runs {}, {} failed", rate(all), rate(failed)),
-        None => "runs a second".to_owned(),
+        Some((all, failed)) => vec![
+            (format!("{} runs/s", rate(all)), theme.good()),
+            (", ".to_owned(), Style::new()),
+            (format!("{} failed", rate(failed)), if failed > 0.0 { theme.bad() } else { Style::new() }),
+        ],
+        None => vec![("runs a second".to_owned(), Style::new())],
     };
     let bar = |point: Point| match point.rate() {
         Some((all, failed)) => Bar::Of { part: failed, all },
         None => Bar::Gap,
     };
-    let scale = |most: f64| {
-        let most = ceiling(most, 1.0);
-        (most, rate(most).replace(".0", ""))
-    };
     let paints = [Paint { style: theme.bad(), plain: Some("▒") }, Paint { style: theme.good(), plain: None }];
-    draw(scene, model, (Pane::Throughput.name(), &legend), (bar, scale, paints), block, area, buf);
+    draw(scene, model, (Pane::Throughput.name(), legend), (bar, Scale::linear), paints, (block, area), buf);
 }
 
 pub(super) fn latency(scene: &Scene<'_>, model: &Model, block: Block<'_>, area: Rect, buf: &mut Buffer) {
     let (measure, theme) = (scene.state.measure, scene.theme);
     // The last interval in which something ended, as long as it is seen.
     let last = model.newest(usize::from(area.width)).rev().find_map(|point| point.time(measure));
-    let legend = match (measure, last) {
-        (Measure::Took, Some(time)) => format!("took p50 {}, p99 {}", span(time.p50), span(time.p99)),
-        (Measure::Waited, Some(time)) => format!("wait p50 {}, p99 {}", span(time.p50), span(time.p99)),
-        (Measure::Took, None) => "how long runs take".to_owned(),
-        (Measure::Waited, None) => "how long runs wait".to_owned(),
+    let words = match measure {
+        Measure::Took => ("took ", "how long runs take"),
+        Measure::Waited => ("wait ", "how long runs wait"),
+    };
+    let legend = match last {
+        Some(time) => vec![
+            (words.0.to_owned(), Style::new()),
+            (format!("p50 {}", span(time.p50)), theme.accent()),
+            (", ".to_owned(), Style::new()),
+            (format!("p99 {}", span(time.p99)), theme.calm()),
+        ],
+        None => vec![(words.1.to_owned(), Style::new())],
     };
     let bar = |point: Point| match (point.interval, point.time(measure)) {
         (None, _) => Bar::Gap,
         (_, None) => Bar::Nothing,
         (_, Some(took)) => Bar::Of { part: took.p50.as_secs_f64(), all: took.p99.as_secs_f64() },
     };
-    let scale = |most: f64| {
-        if most <= 0.0 {
-            return (1.0, "0".to_owned());
-        }
-        let most = ceiling(most, 1e-6);
-        (most, span(Duration::from_secs_f64(most.min(1e9))).replace(".0", ""))
-    };
-    let paints = [Paint { style: theme.accent(), plain: None }, Paint { style: theme.warn(), plain: Some("░") }];
-    draw(scene, model, (Pane::Latency.name(), &legend), (bar, scale, paints), block, area, buf);
+    let paints = [Paint { style: theme.accent(), plain: None }, Paint { style: theme.calm(), plain: Some("░") }];
+    draw(scene, model, (Pane::Latency.name(), legend), (bar, Scale::decades), paints, (block, area), buf);
 }
 
 fn draw(
     scene: &Scene<'_>,
     model: &Model,
-    (name, legend): (&str, &str),
-    (bar, scale, [part, all]): (impl Fn(Point) -> Bar, impl Fn(f64) -> (f64, String), [Paint; 2]),
-    block: Block<'_>,
-    area: Rect,
+    (name, legend): (&str, Vec<(String, Style)>),
+    (bar, scale): (impl Fn(Point) -> Bar, fn(&[Bar]) -> Scale),
+    [part, all]: [Paint; 2],
+    (block, area): (Block<'_>, Rect),
     buf: &mut Buffer,
 ) {
     let inner = block.inner(area);
-    let tallest = |bars: &[Bar]| {
-        bars.iter().fold(0.0, |most: f64, bar| if let Bar::Of { all, .. } = bar { most.max(*all) } else { most })
-    };
-    // The label's width says how many columns are left, and those say which label: as many as could be there.
+    // The labels' width says how many columns are left, and those say which labels: as many as could be there.
     let points: Vec<Point> = model.newest(usize::from(inner.width)).collect();
     let bars: Vec<Bar> = points.iter().map(|point| bar(*point)).collect();
-    let (most, label) = scale(tallest(&bars));
-    let gutter = (width(&label) + 1).min(usize::from(inner.width));
+    let scale = scale(&bars);
+    let labels = scale.labels();
+    let gutter = labels.iter().map(|(_, label)| width(label) + 1).max().unwrap_or(0).min(usize::from(inner.width));
     let columns = usize::from(inner.width) - gutter;
     let skipped = bars.len().saturating_sub(columns);
     let seen: Duration = points[skipped..].iter().map(|point| point.span).sum();
-    let room = usize::from(area.width).saturating_sub(name.len() + 8);
-    let mut block = block.title(Line::from(Span::raw(format!(" {} ", fit(legend, room)))).right_aligned());
+    let mut block = block.title(legend_line(legend, usize::from(area.width).saturating_sub(name.len() + 8)));
     if !bars.is_empty() {
         block = block.title_bottom(Line::styled(format!(" {} ago ", age(seen)), scene.theme.dim()));
         block = block.title_bottom(Line::styled(" now ", scene.theme.dim()).right_aligned());
@@ -119,22 +179,35 @@ fn draw(
     if inner.is_empty() {
         return;
     }
-    let plot = Plot { bars: bars[skipped..].to_vec(), most, label, part, all };
+    let plot = Plot { bars: bars[skipped..].to_vec(), scale, part, all };
     plot.draw(scene, inner, gutter, buf);
+}
+
+/// What was measured last, in the colours of what is plotted, as far as there is room.
+fn legend_line<'a>(legend: Vec<(String, Style)>, mut room: usize) -> Line<'a> {
+    let mut spans = vec![Span::raw(" ")];
+    for (words, style) in legend {
+        let words = fit(&words, room);
+        room -= width(&words);
+        spans.push(Span::styled(words, style));
+    }
+    spans.push(Span::raw(" "));
+    Line::from(spans).right_aligned()
 }
 
 impl Plot {
     fn draw(&self, scene: &Scene<'_>, area: Rect, gutter: usize, buf: &mut Buffer) {
         let dim = scene.theme.dim();
         let gutter = u16::try_from(gutter).unwrap_or(u16::MAX).min(area.width);
-        line(&Line::styled(fit(&self.label, usize::from(gutter)), dim), Rect { width: gutter, height: 1, ..area }, buf);
-        if area.height > 1 {
-            let zero = Rect { y: area.bottom() - 1, width: gutter, height: 1, ..area };
-            line(
-                &Line::styled(format!("{:>1$}", 0, self.label.chars().count().min(usize::from(gutter))), dim),
-                zero,
-                buf,
-            );
+        let mut taken = None;
+        for (part, label) in self.scale.labels() {
+            let y = area.bottom() - 1 - row_of(part, area.height);
+            let label = format!("{label:>0$} ", usize::from(gutter).saturating_sub(1));
+            if taken != Some(y) {
+                let place = Rect { y, width: gutter, height: 1, ..area };
+                line(&Line::styled(fit(&label, usize::from(gutter)), dim), place, buf);
+            }
+            taken = Some(y);
         }
         if self.bars.is_empty() {
             let place = Rect { x: area.x + gutter, width: area.width - gutter, height: 1, ..area };
@@ -159,7 +232,7 @@ impl Plot {
                 }
                 return;
             }
-            Bar::Of { part, all } => (eighths(part, self.most, place.height), eighths(all, self.most, place.height)),
+            Bar::Of { part, all } => (self.eighths(part, place.height), self.eighths(all, place.height)),
         };
         for (row, y) in (place.y..place.bottom()).rev().enumerate() {
             // How much of this row each has.
@@ -172,6 +245,11 @@ impl Plot {
             let (symbol, style) = self.cell(part, all, scene.theme.is_coloured);
             cell.set_symbol(symbol).set_style(style);
         }
+    }
+
+    /// How many eighths of rows something is high; at least one if it is anything.
+    fn eighths(&self, height: f64, rows: u16) -> usize {
+        if height > 0.0 { eighths(self.scale.part(height), rows) } else { 0 }
     }
 
     /// A row of a bar, of which so many eighths are the part, and so many all of it.
@@ -189,18 +267,22 @@ impl Plot {
     }
 }
 
-/// How many eighths of rows something is high; at least one if it is anything.
-fn eighths(height: f64, most: f64, rows: u16) -> usize {
-    if height <= 0.0 || most <= 0.0 {
-        return 0;
-    }
+/// The row at this height of so many, from below.
+fn row_of(part: f64, rows: u16) -> u16 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the height of a screen")]
+    let row = (part.clamp(0.0, 1.0) * f64::from(rows.saturating_sub(1))).round() as u16;
+    row
+}
+
+/// How many eighths of rows this part of them is; at least one.
+fn eighths(part: f64, rows: u16) -> usize {
     let all = f64::from(rows) * 8.0;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "between one and the height of a screen"
     )]
-    let found = (height / most * all).round().clamp(1.0, all) as usize;
+    let found = (part * all).round().clamp(1.0, all.max(1.0)) as usize;
     found
 }
 
@@ -208,9 +290,38 @@ fn eighths(height: f64, most: f64, rows: u16) -> usize {
 mod tests {
     use super::*;
 
+    fn scale_of(times: &[(f64, f64)], scale: fn(&[Bar]) -> Scale) -> Scale {
+        scale(&times.iter().map(|(part, all)| Bar::Of { part: *part, all: *all }).collect::<Vec<_>>())
+    }
+
     #[test]
     fn bars_are_as_high_as_what_they_stand_for() {
-        assert_eq!([0.0, 0.01, 1.0, 50.0, 100.0, 1e9].map(|height| eighths(height, 100.0, 4)), [0, 1, 1, 16, 32, 32]);
-        assert_eq!((eighths(1.0, 0.0, 4), eighths(f64::NAN, 1.0, 4)), (0, 0));
+        let scale = scale_of(&[(0.0, 80.0)], Scale::linear);
+        assert_eq!(scale, Scale::Linear { most: 100.0 });
+        assert_eq!([0.01, 1.0, 50.0, 100.0, 1e9].map(|height| eighths(scale.part(height), 4)), [1, 1, 16, 32, 32]);
+        assert_eq!(eighths(f64::NAN, 4), 0);
+    }
+
+    #[test]
+    fn times_have_a_scale_of_decades_around_them() {
+        let scale = scale_of(&[(0.012, 0.2), (0.05, 7.9)], Scale::decades);
+        assert_eq!(scale, Scale::Decades { from: -2, to: 1 });
+        assert_eq!(
+            scale.labels().iter().map(|(_, label)| &**label).collect::<Vec<_>>(),
+            ["10s", "1s", "100ms", "10ms"]
+        );
+        assert!((scale.part(0.1) - 1.0 / 3.0).abs() < 1e-9);
+        let labels = |from| (from..from + 3).map(decade).collect::<Vec<_>>();
+        assert_eq!(
+            (labels(-9), labels(-6), labels(-3)),
+            (
+                ["1ns", "10ns", "100ns"].map(str::to_owned).to_vec(),
+                ["1µs", "10µs", "100µs"].map(str::to_owned).to_vec(),
+                ["1ms", "10ms", "100ms"].map(str::to_owned).to_vec(),
+            )
+        );
+        assert_eq!(scale_of(&[(0.1, 0.1)], Scale::decades), Scale::Decades { from: -1, to: 0 });
+        assert_eq!(scale_of(&[], Scale::decades), Scale::Decades { from: -3, to: 0 });
+        assert_eq!(scale_of(&[(0.0, 1e300)], Scale::decades), Scale::Decades { from: -9, to: 10 });
     }
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::super::input::Action;
 use super::super::rows_of;
-use super::super::sample::Sample;
 use super::super::sample::tests::answer;
 use super::*;
 
@@ -18,7 +17,7 @@ const fn secs(secs: u64) -> Duration {
 fn buffer(model: &Model, state: &State, is_coloured: bool, columns: u16, rows: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     let theme = Theme { is_coloured };
-    let scene = Scene { model, state, theme, now: secs(100), waiting: None, home: " --home shop", has_keys: true };
+    let scene = Scene { model, state, theme, now: secs(100), waiting: None, has_keys: true };
     terminal.draw(|frame| draw(&scene, frame.area(), frame.buffer_mut())).unwrap();
     terminal.backend().buffer().clone()
 }
@@ -28,7 +27,7 @@ fn screen(model: &Model, state: &State, columns: u16, rows: u16) -> String {
 }
 
 fn state() -> State {
-    State::new(secs(1))
+    State::new(secs(1), " --home shop")
 }
 
 /// The example, changed; then again after a second, with so many runs more, of which some failed.
@@ -55,8 +54,8 @@ fn check(screen: &str, expected: &[&str]) {
 #[test]
 fn a_screen_of_80_by_24_shows_every_pane_with_exact_numbers() {
     let shown = screen(&model(|_| {}), &state(), 80, 24);
-    check(&shown, &["kauri top  working   up 2m 00s  1 of 4 workers busy", "every 1s"]);
-    check(&shown, &["1 Throughput", "runs 0/s, 0/s failed", "10/s", "3s ago", "now"]);
+    check(&shown, &["kauri top  working   up 2m 00s  1 of 4 workers busy", "/srv/shop  every 1s"]);
+    check(&shown, &["1 Throughput", "0 runs/s, 0 failed", "10/s", "3s ago", "now"]);
     check(&shown, &["2 Latency", "took p50 20ms, p99 800ms", "1s"]);
     check(&shown, &["3 Queues", "inbox         12", "dead letters   1", "dedupe  123456", "timers         5"]);
     check(
@@ -269,7 +268,7 @@ fn pages_tell_of_runs_letters_classes_and_keys() {
         ],
     );
     check(&page(6, None), &["Dead letter 7/12", "failure budget spent", "order-9", "kauri dead-letters replay 7/12"]);
-    check(&page(4, None), &["Class mail", "send mail", "1 busy, 3 idle", "kauri classes pause mail"]);
+    check(&page(4, None), &["Class mail", "send mail", "1 busy, 3 idle", "kauri classes pause mail --home shop"]);
     check(&page(3, None), &["messages that wait for a moment", "kauri timers", "123456"]);
     let mut state = state();
     state.apply(Action::Help, &model, room(size));
