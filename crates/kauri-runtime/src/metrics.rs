@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, Spread};
 use crate::run::{Outcome, Run};
 use crate::schema::{DEAD_LETTER, DEDUPE, INBOX, LEASES, OUTBOX, SCHEDULES, TIMERS, URGENT};
 use crate::substrate::{KeyRange, Rows};
@@ -126,6 +126,18 @@ pub struct Latency {
     pub p99: Duration,
 }
 
+/// All that was measured, by how long it took.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Spreads {
+    /// Steps.
+    pub steps: Spread,
+    /// Runs that have ended: how long they had waited to be begun.
+    pub run_queued: Spread,
+    /// How long they then took.
+    pub run_took: Spread,
+}
+
 /// Counters of one runtime.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -169,6 +181,11 @@ impl Metrics {
 
     pub(crate) fn counts(&self) -> Counts {
         Counts::of(&self.counters, [&self.latency, &self.run_queued, &self.run_took].map(summary))
+    }
+
+    pub(crate) fn spreads(&self) -> Spreads {
+        let of = |histogram: &Mutex<Histogram>| histogram.lock().unwrap_or_else(PoisonError::into_inner).spread();
+        Spreads { steps: of(&self.latency), run_queued: of(&self.run_queued), run_took: of(&self.run_took) }
     }
 
     pub(crate) fn reset(&self) {

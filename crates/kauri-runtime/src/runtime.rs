@@ -10,7 +10,7 @@ use kauri_wire::{Flags, InboxKey, Key, Message, RunId, SchemaVersion, Seq, Timer
 use crate::atomic::{Atomic, BlockLimits, Setting, Wish};
 use crate::error::{Conflict, Error, Result};
 use crate::flow::Flow;
-use crate::metrics::{Counter, Counts, Gauges, Metrics};
+use crate::metrics::{Counter, Counts, Gauges, Metrics, Spreads};
 use crate::observe::{Observation, Observer};
 use crate::policy::Policy;
 use crate::read::View;
@@ -348,6 +348,12 @@ impl Runtime {
     #[must_use]
     pub fn metrics(&self) -> Counts {
         self.shared.metrics.counts()
+    }
+
+    /// How many steps and runs took how long: two of these tell of the time between them.
+    #[must_use]
+    pub fn spreads(&self) -> Spreads {
+        self.shared.metrics.spreads()
     }
 
     /// Counts from zero again.

@@ -25,6 +25,7 @@ mod store;
 mod submit;
 mod switch;
 mod table;
+mod top;
 mod up;
 mod watch;
 
@@ -47,6 +48,8 @@ struct Args {
 enum Command {
     /// Run what kauri.toml says: take jobs, begin them on time, retry them, survive
     Up(up::Args),
+    /// Watch a running instance: throughput, latency, queues, workers, runs, failures
+    Top(top::Args),
     /// Ask for a job of a class of kauri.toml
     Submit(submit::Args),
     /// List classes of jobs, and let none of their runs begin for a while
@@ -131,6 +134,7 @@ pub(crate) fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     let done = match args.command {
         Command::Up(args) => up::run(&args, &mut out),
+        Command::Top(args) => top::run(&args, &mut out),
         Command::Submit(args) => submit::run(&args, &mut out),
         Command::Classes(args) => classes::run(&args, &mut out),
         Command::Events(args) => runs::events(&args, &mut out),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use kauri_ledger::Ledger;
 use kauri_runtime::run::Run;
 use kauri_runtime::substrate::Substrate;
-use kauri_runtime::{Latency, Look, Observation, Observer, Result, Runtime};
+use kauri_runtime::{DeadLetter, Latency, Look, Observation, Observer, Result, Runtime, Spread};
+use kauri_wire::{InboxKey, MessageRef};
 use serde_json::{Value, json};
 
 use super::{Defined, Standing, classes, lock};
@@ -21,10 +22,23 @@ const FAILURES_MAX: usize = 50;
 const LOOKED_AT: usize = 500;
 /// How many runs under way are told of.
 const IN_FLIGHT_MAX: usize = 1_000;
+/// How many dead letters are told of, and looked at for the newest.
+const LETTERS_MAX: usize = 50;
+const LETTERS_LOOKED_AT: usize = 1_000;
 
-/// Runs that failed lately, newest last.
+/// Runs that failed lately, newest last, and how many of each class have ended.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<VecDeque<Run>>);
+pub(super) struct Failures {
+    runs: Mutex<VecDeque<Run>>,
+    ended: Mutex<BTreeMap<Box<str>, Ended>>,
+}
+
+/// How many runs have ended since the start, and those of them that failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    runs: u64,
+    failed: u64,
+}
 
 impl Failures {
     /// Those of the instances before.
@@ -36,12 +50,25 @@ impl Failures {
 
     fn take(&self, run: &Run) {
         if run.outcome().is_some_and(|outcome| !outcome.is_success()) {
-            let mut failures = lock(&self.0);
+            let mut failures = lock(&self.runs);
             failures.push_back(run.clone());
             while failures.len() > FAILURES_MAX {
                 failures.pop_front();
             }
         }
+    }
+
+    fn count(&self, run: &Run) {
+        if let Some(outcome) = run.outcome() {
+            let mut ended = lock(&self.ended);
+            let class = ended.entry(run.class.clone()).or_default();
+            class.runs += 1;
+            class.failed += u64::from(!outcome.is_success());
+        }
+    }
+
+    fn of_class(&self, class: &str) -> Ended {
+        lock(&self.ended).get(class).copied().unwrap_or_default()
     }
 }
 
@@ -49,6 +76,7 @@ impl Observer for Failures {
     fn observe(&self, observation: &Observation<'_>) {
         if let Observation::RunEnded { run } = observation {
             self.take(run);
+            self.count(run);
         }
     }
 }
@@ -104,7 +132,7 @@ impl Desk {
     pub(super) fn answer(&self, what: &str, args: &Value) -> std::result::Result<Value, Fault> {
         match what {
             "hello" => Ok(self.hello()),
-            "stats" => Ok(self.stats()?),
+            "stats" => Ok(self.stats(args.get("spreads").and_then(Value::as_bool) == Some(true))?),
             "resolve" => self.resolve(args),
             _ => control::answer(&self.runtime, what, args).map_err(|fault| match fault.code {
                 Code::Unknown => {
@@ -144,12 +172,38 @@ impl Desk {
     }
 
     /// Queue depths, workers, counters, how long things took, runs under way, and what failed lately.
-    fn stats(&self) -> Result<Value> {
+    fn stats(&self, with_spreads: bool) -> Result<Value> {
+        let at = self.runtime.now().wall.0;
         let (counts, gauges) = (self.runtime.metrics(), self.runtime.gauges()?);
         let look = Look::at(&**self.runtime.substrate())?;
-        let in_flight: Vec<Run> = look.running(IN_FLIGHT_MAX)?.into_iter().map(|(run, _)| run).collect();
+        let running: Vec<Run> = look.running(usize::MAX)?.into_iter().map(|(run, _)| run).collect();
+        let mut stats = json!({
+            "at": moment(at),
+            "instance": self.hello(),
+            "queues": gauges.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
+            "classes": self.class_stats(&running)?,
+            "counters": counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
+            "latency": { "steps": latency(&counts.latency), "queued": latency(&counts.run_queued), "runs": latency(&counts.run_took) },
+            "running": running.len(),
+            "in_flight": running.iter().take(IN_FLIGHT_MAX).map(run_json).collect::<Vec<_>>(),
+            "failures": self.failures(&look)?,
+            "dead_letters": newest_letters(&look)?,
+        });
+        if with_spreads {
+            let spreads = self.runtime.spreads();
+            for (name, spread) in
+                [("steps", &spreads.steps), ("queued", &spreads.run_queued), ("runs", &spreads.run_took)]
+            {
+                stats["latency"][name]["spread"] = spread_json(spread);
+            }
+        }
+        Ok(stats)
+    }
+
+    /// The classes of the configuration, each with what its workers do.
+    fn class_stats(&self, running: &[Run]) -> Result<Vec<Value>> {
         let mut busy: BTreeMap<&str, u64> = BTreeMap::new();
-        for run in &in_flight {
+        for run in running {
             *busy.entry(&run.class).or_default() += 1;
         }
         let mut classes = Vec::new();
@@ -157,26 +211,21 @@ impl Desk {
             let name = class["class"].as_str().unwrap_or_default();
             let (busy, depth) =
                 (busy.get(name).copied().unwrap_or(0), self.runtime.depth(kauri_wire::WorkerId(*worker))?);
+            let ended = self.failures.of_class(name);
             let mut class = class.clone();
             class["busy"] = busy.into();
             class["waiting"] = depth.saturating_sub(busy).into();
             class["paused"] = self.runtime.runs().class(name)?.is_some_and(|(_, is_paused)| is_paused).into();
+            class["ended"] = ended.runs.into();
+            class["failed"] = ended.failed.into();
             classes.push(class);
         }
-        Ok(json!({
-            "instance": self.hello(),
-            "queues": gauges.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
-            "classes": classes,
-            "counters": counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
-            "latency": { "steps": latency(&counts.latency), "runs": latency(&counts.run_took) },
-            "in_flight": in_flight.iter().map(run_json).collect::<Vec<_>>(),
-            "failures": self.failures(&look)?,
-        }))
+        Ok(classes)
     }
 
     /// Newest first, each with what it said at its end.
     fn failures(&self, look: &Look<'_>) -> Result<Vec<Value>> {
-        let failures: Vec<Run> = lock(&self.failures.0).iter().rev().cloned().collect();
+        let failures: Vec<Run> = lock(&self.failures.runs).iter().rev().cloned().collect();
         let mut told = Vec::new();
         for run in failures {
             let mut value = run_json(&run);
@@ -195,5 +244,32 @@ fn latency(latency: &Latency) -> Value {
         "p50_us": micros(latency.p50),
         "p99_us": micros(latency.p99),
         "max_us": micros(latency.max),
+    })
+}
+
+/// Nanoseconds that things took at most, and how many did.
+fn spread_json(spread: &Spread) -> Value {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    spread.each().map(|(time, count)| json!([nanos(time), count])).collect()
+}
+
+/// The newest of the dead letters that are looked at, newest first.
+fn newest_letters(look: &Look<'_>) -> Result<Vec<Value>> {
+    let mut letters = look.dead_letters(None, LETTERS_LOOKED_AT)?;
+    letters.sort_by_key(|(key, letter)| std::cmp::Reverse((letter.failed_at, *key)));
+    letters.truncate(LETTERS_MAX);
+    Ok(letters.iter().map(|(key, letter)| letter_json(*key, letter)).collect())
+}
+
+fn letter_json(key: InboxKey, letter: &DeadLetter) -> Value {
+    json!({
+        "key": format!("{}/{}", key.worker.0, key.seq.0),
+        "worker": key.worker.0,
+        "reason": letter.reason.as_str(),
+        "detail": letter.detail,
+        "failed_at": moment(letter.failed_at.0),
+        "deliveries": letter.deliveries,
+        "failures": letter.failures,
+        "message_id": MessageRef::decode(&letter.frame).ok().map(|message| String::from_utf8_lossy(message.id()).into_owned()),
     })
 }

@@ -18,6 +18,7 @@ mod schemas;
 mod screen;
 mod store;
 mod tools;
+mod top;
 mod working;
 
 use std::io::Write;

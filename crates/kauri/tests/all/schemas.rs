@@ -276,6 +276,7 @@ fn try_instance(trial: &mut Trial) {
     }
     trial.run("submit", &[&["nobody"], &at[..]].concat(), b"");
     trial.run("classes list", &at, b"");
+    trial.run("top", &at, b"");
     trial.run("config show", &at, b"");
     up.signal(Signal::TERM);
     line(&up.hear("draining"));

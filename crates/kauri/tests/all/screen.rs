@@ -1,14 +1,17 @@
 //! Commands in a terminal, and what a person sees there.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::homes::Scratch;
+use crate::instances::PATIENCE;
 
 const ROWS: u16 = 60;
 const COLUMNS: u16 = 120;
@@ -17,63 +20,117 @@ fn nonzero(number: u16) -> std::num::NonZero<u16> {
     std::num::NonZero::new(number).expect("not zero")
 }
 
-/// A terminal of 120 columns with a command in it.
-struct Terminal {
+const fn winsize(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// What is written, piece by piece, until the other end is closed: the system says so with an error.
+fn chunks(mut from: File) -> Receiver<Vec<u8>> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if tell.send(buffer[..length].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+/// A terminal with a command in it.
+pub(crate) struct Terminal {
     child: Child,
     ours: File,
+    chunks: Receiver<Vec<u8>>,
     screen: vt100::Parser,
+    columns: u16,
     /// Everything that was written.
     bytes: Vec<u8>,
 }
 
 impl Terminal {
     fn start(args: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_sized((COLUMNS, ROWS), args, environment)
+    }
+
+    pub(crate) fn start_sized((columns, rows): (u16, u16), args: &[&str], environment: &[(&str, &str)]) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&ours).expect("ours");
         unlockpt(&ours).expect("open");
-        let size = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).expect("a size");
+        tcsetwinsize(&ours, winsize(columns, rows)).expect("a size");
         let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("text");
         let theirs: OwnedFd = File::options().read(true).write(true).open(name).expect("the other end").into();
         let end = |end: &OwnedFd| Stdio::from(end.try_clone().expect("another handle"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_kauri"));
         command.args(args).env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(environment.iter().copied());
         let child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().expect("it starts");
-        let screen = vt100::Parser::new(nonzero(ROWS), nonzero(COLUMNS), 1_000);
-        Self { child, ours: ours.into(), screen, bytes: Vec::new() }
+        let ours = File::from(ours);
+        let chunks = chunks(ours.try_clone().expect("another handle"));
+        let screen = vt100::Parser::new(nonzero(rows), nonzero(columns), 1_000);
+        Self { child, ours, chunks, screen, columns, bytes: Vec::new() }
     }
 
     /// What is on the screen, row by row.
-    fn shown(&self) -> String {
-        let rows = self.screen.screen().rows(0, COLUMNS);
+    pub(crate) fn shown(&self) -> String {
+        let rows = self.screen.screen().rows(0, self.columns);
         rows.map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+    }
+
+    pub(crate) fn screen(&self) -> &vt100::Screen {
+        self.screen.screen()
     }
 
     /// Reads on; false if there is nothing more.
     fn read(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        // When the other end is closed, the system says so with an error.
-        let length = self.ours.read(&mut buffer).unwrap_or(0);
-        self.screen.process(&buffer[..length]);
-        self.bytes.extend_from_slice(&buffer[..length]);
-        length > 0
+        let Ok(chunk) = self.chunks.recv_timeout(PATIENCE) else { return false };
+        self.screen.process(&chunk);
+        self.bytes.extend_from_slice(&chunk);
+        true
     }
 
     /// Reads on until the screen shows this.
-    fn wait_for(&mut self, what: &str) {
-        while !self.shown().contains(what) {
-            assert!(self.read(), "it ended, and never showed {what:?}: {}", self.shown());
+    pub(crate) fn wait_for(&mut self, what: &str) {
+        self.wait_until(what, |shown| shown.contains(what));
+    }
+
+    /// Reads on until the screen is so.
+    pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !is_so(&self.shown()) {
+            assert!(began.elapsed() < PATIENCE && self.read(), "it never showed {what:?}:\n{}", self.shown());
         }
     }
 
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).expect("pressed");
+    }
+
+    /// Makes the window larger or smaller. The signal that says so comes only from a terminal that controls the process, so it is sent.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.ours, winsize(columns, rows)).expect("a size");
+        self.screen = vt100::Parser::new(nonzero(rows), nonzero(columns), 1_000);
+        self.columns = columns;
+        self.signal(rustix::process::Signal::WINCH);
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("it is ours");
+    }
+
+    /// Whether lines are edited and keys are echoed, as a shell expects it.
+    pub(crate) fn is_restored(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&self.ours).expect("modes").local_modes;
+        modes.contains(rustix::termios::LocalModes::ICANON | rustix::termios::LocalModes::ECHO)
+    }
+
     /// Ends it as Ctrl-C does. Not with the same signal: where tests run in the background, a shell has made everybody deaf to it.
-    fn interrupt(self) -> (ExitStatus, String, Vec<u8>) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
+    pub(crate) fn interrupt(self) -> (ExitStatus, String, Vec<u8>) {
+        self.signal(rustix::process::Signal::TERM);
         self.end()
     }
 
-    fn end(mut self) -> (ExitStatus, String, Vec<u8>) {
+    pub(crate) fn end(mut self) -> (ExitStatus, String, Vec<u8>) {
         while self.read() {}
         let status = self.child.wait().expect("it ended");
         let shown = self.shown();
