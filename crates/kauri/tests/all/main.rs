@@ -5,6 +5,7 @@ mod actions;
 mod demo;
 mod doctor;
 mod frame;
+mod frames;
 mod homes;
 mod instances;
 mod ledger;
