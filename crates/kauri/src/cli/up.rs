@@ -79,18 +79,22 @@ fn start(layout: &Layout, config: &Config) -> Result<(Instance, Account), Troubl
             {
                 std::thread::sleep(LOOK_EVERY);
             }
-            started => return started.map_err(|error| refused(&error)),
+            started => return started.map_err(|error| refused(layout, &error)),
         }
     }
 }
 
-fn refused(error: &UpError) -> Trouble {
-    match error {
-        UpError::Ledger(locked @ kauri::ledger::Error::Locked { .. }) => {
-            Trouble::Wrong(format!("somebody works here already: {locked}"))
+/// Why it does not run, with the file that it is about.
+pub(super) fn refused(layout: &Layout, error: &UpError) -> Trouble {
+    use kauri::ledger::{DATABASE_NAME, Error};
+    Trouble::Wrong(match error {
+        UpError::Ledger(locked @ Error::Locked { .. }) => format!("somebody works here already: {locked}"),
+        UpError::Ledger(error @ (Error::Sql { .. } | Error::NewerSchema { .. })) => {
+            format!("{}: {error}", layout.runtime().join(DATABASE_NAME).display())
         }
-        other => Trouble::Wrong(other.to_string()),
-    }
+        UpError::Runtime(error) => format!("{}: {error}", layout.store().display()),
+        other => other.to_string(),
+    })
 }
 
 /// What was sent to this process.
@@ -106,6 +110,8 @@ fn signals() -> Result<Receiver<i32>, Trouble> {
 /// Until it is told to stop.
 fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_, impl Write>) -> Result<(), Trouble> {
     let began = Instant::now();
+    let layout = instance.layout().clone();
+    let failed = |error| refused(&layout, &error);
     let mut stopped = instance.switch_reason();
     if let Some(reason) = &stopped {
         teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(reason));
@@ -119,19 +125,19 @@ fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_
             (Some(reason), None) => {
                 instance.drain(Standing::Stopped);
                 teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(&reason));
-                instance.end_by_switch(&reason).map_err(|error| refused(&error))?;
+                instance.end_by_switch(&reason).map_err(failed)?;
                 stopped = Some(reason);
             }
             (None, Some(_)) if instance.is_idle() => {
-                instance.join().map_err(|error| refused(&error))?;
-                instance.work().map_err(|error| refused(&error))?;
+                instance.join().map_err(failed)?;
+                instance.work().map_err(failed)?;
                 teller.tell("resumed", &json!({}), "resumed: working again");
                 stopped = None;
             }
             // Threads that stop by themselves have met something that they cannot go on with.
             (None, None) if instance.is_stopping() => {
                 instance.hurry();
-                return Err(instance.stop().err().map_or_else(no_reason, |error| refused(&error)));
+                return Err(instance.stop().err().map_or_else(no_reason, failed));
             }
             _ => {}
         }
@@ -189,8 +195,9 @@ fn drain(
         + counts.runs_timed_out;
     let ended = counts.runs_success + counts.runs_skipped + failed;
     let killed = killed.map_or(0, |(_, running)| running);
+    let layout = instance.layout().clone();
     match instance.is_idle() {
-        true => instance.stop().map_err(|error| refused(&error))?,
+        true => instance.stop().map_err(|error| refused(&layout, &error))?,
         false => instance.abandon(),
     }
     let up = show_span(Duration::from_secs(began.elapsed().as_secs()));

@@ -196,7 +196,8 @@ impl Instance {
         let desk = Arc::clone(&self.desk);
         let answering = Arc::new(move |what: &str, args: &serde_json::Value| desk.answer(what, args));
         let server = Server::start(&self.layout, answering);
-        self.server = Some(server.map_err(|error| UpError::System("answer on the control socket".to_owned(), error))?);
+        let answer = || format!("answer on {}", self.layout.socket().display());
+        self.server = Some(server.map_err(|error| UpError::System(answer(), error))?);
         let outbox = self.layout.home().join(&self.config.outbox.value);
         let keeping = Keeping { table, ledger: Arc::clone(&self.ledger), files: self.files.clone() };
         let upkeep = Upkeep::start(&self.runtime, &outbox, self.config.sweep.value, Arc::clone(&self.desk), keeping);

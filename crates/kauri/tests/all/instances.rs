@@ -1,6 +1,6 @@
 //! `kauri up`, and the commands that talk to it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
@@ -33,7 +33,12 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn start(home: &Scratch) -> (Self, Value) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kauri"))
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_kauri")), home)
+    }
+
+    /// With a command that only lacks its arguments.
+    pub(crate) fn start_by(mut command: Command, home: &Scratch) -> (Self, Value) {
+        let mut child = command
             .args(["up", "--json", "--home", home.path()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -70,6 +75,13 @@ impl Up {
     /// Waits for its end: its exit code.
     pub(crate) fn code(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
+    }
+
+    /// Waits for its end: its exit code, and what it said on standard error.
+    pub(crate) fn last_words(mut self) -> (Option<i32>, String) {
+        let mut words = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut words).expect("text");
+        (self.child.wait().expect("a child").code(), words)
     }
 
     pub(crate) fn kill(mut self) {
@@ -581,11 +593,11 @@ fn a_home_that_is_damaged_or_belongs_to_nobody_is_refused_and_left_alone() {
     bytes.iter_mut().take(16_384).for_each(|byte| *byte ^= 0x5a);
     std::fs::write(home.layout.store(), &bytes).expect("written");
     let line = refusal(&["up", "--home", home.path()], b"");
-    assert!(line.contains("the store: "), "{line}");
+    assert!(line.contains("store.kauri: "), "{line}");
     assert_eq!(std::fs::read(home.layout.store()).expect("there"), bytes);
     assert_eq!(on(&home, &["doctor"]).status.code(), Some(2));
     let line = refusal(&["submit", "mail", "--home", home.path()], b"");
-    assert!(line.contains("the store: "), "{line}");
+    assert!(line.contains("store.kauri: "), "{line}");
 
     let file = Scratch::new("up-file");
     std::fs::write(file.file("home"), b"").expect("written");

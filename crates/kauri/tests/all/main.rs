@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod frame;
 mod frames;
+mod full;
 mod homes;
 mod instances;
 mod ledger;
