@@ -58,7 +58,10 @@ enum Command {
     /// List actions that were begun and not ended: nobody knows whether their effect happened
     ///
     /// While somebody works in the home, some of them are under way.
-    Orphans,
+    Orphans {
+        #[command(flatten)]
+        zone: Zone,
+    },
     /// Decide about an action without an end. Takes the lock of the home
     #[command(after_help = "\
 Examples:
@@ -110,9 +113,9 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
                 more(rows.len(), limit as usize, rows.last().map(|row| row.action_id.clone()), args.json, out)
             })
         }
-        Command::Orphans => {
+        Command::Orphans { zone } => {
             let journal = Look::at(layout.home()).journal().map_err(|error| wrong(&error))?;
-            print(&journal.unwrap_or_default().orphans, args.json, Zone::default(), "no action without an end", out)
+            print(&journal.unwrap_or_default().orphans, args.json, zone, "no action without an end", out)
         }
         Command::Resolve { id, completed, result, failed, retry, .. } => {
             let decision = match failed {

@@ -76,7 +76,7 @@ enum Command {
     /// List the messages that wait for a moment, earliest first
     Timers(messages::TimersArgs),
     /// List who has which messages
-    Leases(messages::Args),
+    Leases(messages::LeasesArgs),
     /// List the messages that wait to be delivered outside, oldest first
     Outbox(messages::OutboxArgs),
     /// List, show, replay and purge messages that will not be handled again by themselves

@@ -11,7 +11,8 @@ use super::Trouble;
 use super::ask::{Reach, note, said};
 use super::config::{ConfigArgs, load};
 use super::home::HomeArgs;
-use super::runs::wait_for;
+use super::runs::{Told, wait_for};
+use super::table::Zone;
 
 /// A longer input is refused before it is read whole.
 const INPUT_BYTES_MAX: u64 = 4 << 20;
@@ -51,6 +52,8 @@ pub(crate) struct Args {
     /// Wait until the job has ended, with all its attempts
     #[arg(long)]
     wait: bool,
+    #[command(flatten)]
+    zone: Zone,
     #[command(flatten)]
     home: HomeArgs,
     #[command(flatten)]
@@ -143,7 +146,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     }
     out.flush()?;
     if args.wait {
-        return wait_for(&mut reach, text("run_id"), None, args.json, out);
+        let told = Told { most: None, zone: args.zone, json: args.json };
+        return wait_for(&mut reach, text("run_id"), &told, out);
     }
     if !reach.is_running() && !args.json {
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", args.home.shown())?;

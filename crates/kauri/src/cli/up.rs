@@ -16,7 +16,7 @@ use super::Trouble;
 use super::ask::connect;
 use super::config::{ConfigArgs, load};
 use super::home::HomeArgs;
-use super::table::{Table, moment, plain, short};
+use super::table::{Table, Zone, moment, plain, short};
 
 /// How often it looks for the kill switch, and whether everything has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -57,6 +57,8 @@ pub(crate) struct Args {
     /// Print JSON, one object a line, when something changes
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    zone: Zone,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let (config, path) = load(&layout, &args.config, args.drain, args.outbox.clone())?;
     let signals = signals()?;
     let (instance, account) = start(&layout, &config)?;
-    let mut teller = Teller { out, json: args.json };
+    let mut teller = Teller { out, json: args.json, zone: args.zone };
     teller.up(&instance, &account, &args.home.shown(), path.exists().then_some(&path))?;
     watch(instance, &signals, &mut teller)
 }
@@ -217,6 +219,7 @@ fn drain(
 struct Teller<'a, W> {
     out: &'a mut W,
     json: bool,
+    zone: Zone,
 }
 
 impl<W: Write> Teller<'_, W> {
@@ -263,7 +266,7 @@ impl<W: Write> Teller<'_, W> {
         }
         if !recovered.is_empty() {
             writeln!(out, "\nWhat the last start left:")?;
-            recovered.iter().try_for_each(|line| writeln!(out, "  {}", plain(line)))?;
+            recovered.iter().try_for_each(|line| writeln!(out, "  {}", plain(&self.zone.within(line))))?;
         }
         writeln!(out)?;
         classes(instance, out)?;
