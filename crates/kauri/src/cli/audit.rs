@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Trouble;
 use super::home::{HomeArgs, span, there};
 use super::ledger::wrong;
+use super::progress::Progress;
 use super::table::{Zone, list, more, plain, short};
 
 #[derive(clap::Args)]
@@ -92,7 +93,10 @@ fn show(lines: &[AuditLine], zone: Zone, json: bool, out: &mut impl Write) -> Re
 }
 
 fn verify(look: &Look, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    let report = look.audit().map_err(|error| wrong(&error))?.unwrap_or_default();
+    let progress = Progress::of("looking at every line", !json);
+    let report = look.audit();
+    drop(progress);
+    let report = report.map_err(|error| wrong(&error))?.unwrap_or_default();
     let torn_bytes = report.torn.map_or(0, |torn| torn.bytes);
     if json {
         let value = json!({

@@ -110,6 +110,15 @@ mod tests {
         });
     }
 
+    #[test]
+    fn nothing_is_hidden_so_completions_offer_only_what_the_help_tells() {
+        let all = with_examples(crate::cli::Args::command());
+        visit(&all, "kauri", &mut |command, path| {
+            assert!(!command.is_hide_set(), "{path}");
+            assert!(command.get_arguments().all(|argument| !argument.is_hide_set()), "{path}");
+        });
+    }
+
     /// The words of a call as a shell reads them, as far as examples need it.
     fn words(call: &str) -> Vec<String> {
         let parts = call.split('\'').enumerate();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::home::{HomeArgs, span, there};
+use super::progress::Progress;
 use super::table::{Zone, list, more, short};
 use super::watch::Watch;
 
@@ -138,7 +139,10 @@ fn salvage(layout: &Layout, json: bool, out: &mut impl Write) -> Result<(), Trou
         let (_, found) = Ledger::open(home)?;
         Ok(Some((salvage, found)))
     };
-    let salvaged = salvaged().map_err(|error: Error| wrong(&error))?;
+    let progress = Progress::of("looking at every line", !json);
+    let salvaged = salvaged();
+    drop(progress);
+    let salvaged = salvaged.map_err(|error: Error| wrong(&error))?;
     match &salvaged {
         Some((salvage, found)) if json => writeln!(out, "{}", salvage_to_json(salvage, found))?,
         Some((salvage, found)) => print_salvage(salvage, found, out)?,

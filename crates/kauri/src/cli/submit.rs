@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::ask::{Reach, note, said};
-use super::config::{ConfigArgs, load};
+use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
 use super::runs::{Told, wait_for};
 use super::table::Zone;
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         "urgent": args.priority > 0,
         "tags": args.tags,
     });
-    let config = |layout: &Layout| Ok(load(layout, &args.config, None, None)?.0);
+    let config = |layout: &Layout| Ok(load(layout, &args.config, &Flags::default())?.0);
     let mut reach = Reach::made(&args.home, config)?;
     let done = match reach.ask("submit", &wish, std::time::Duration::ZERO) {
         Ok(done) => done,

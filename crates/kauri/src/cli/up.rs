@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use super::Trouble;
 use super::ask::connect;
-use super::config::{ConfigArgs, load};
+use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
 use super::table::{Table, Zone, moment, plain, short};
 
@@ -48,12 +48,8 @@ pub(crate) struct Args {
     home: HomeArgs,
     #[command(flatten)]
     config: ConfigArgs,
-    /// How long work that is under way is waited for when the instance stops, as 30s; otherwise `$KAURI_DRAIN`, up.drain, for ever
-    #[arg(long, value_name = "SPAN", value_parser = kauri::parse_span)]
-    drain: Option<Duration>,
-    /// Where messages of the outbox go; otherwise `$KAURI_OUTBOX`, up.outbox, outbox.jsonl in the home
-    #[arg(long, value_name = "FILE")]
-    outbox: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
     /// Print JSON, one object a line, when something changes
     #[arg(long)]
     json: bool,
@@ -63,7 +59,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
-    let (config, path) = load(&layout, &args.config, args.drain, args.outbox.clone())?;
+    let (config, path) = load(&layout, &args.config, &args.flags)?;
     let signals = signals()?;
     let (instance, account) = start(&layout, &config)?;
     let mut teller = Teller { out, json: args.json, zone: args.zone };

@@ -4,6 +4,7 @@
 mod actions;
 mod demo;
 mod doctor;
+mod everywhere;
 mod frame;
 mod frames;
 mod full;
@@ -13,6 +14,8 @@ mod ledger;
 mod lists;
 mod manners;
 mod messages;
+mod moved;
+mod private;
 mod run_table;
 mod runs;
 mod schemas;

@@ -19,6 +19,7 @@ use serde_json::json;
 use self::check::{Check, Status};
 use super::Trouble;
 use super::home::HomeArgs;
+use super::progress::Progress;
 use super::table::Zone;
 
 #[derive(clap::Args)]
@@ -79,7 +80,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
     let fixed = if args.fix { fix::fix(&layout)? } else { Vec::new() };
     let patient = Patient::new(layout, args.deep);
+    let progress = Progress::of("examining", !args.json);
     let checks = examine(&patient);
+    drop(progress);
     let worst = checks.iter().map(|check| check.status).filter(|status| *status != Status::Skip).max();
     let worst = worst.unwrap_or(Status::Ok);
     match args.json {
