@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kauri::{Config, Layout, Source, parse_span};
+use kauri::{Config, Layout, LogFormat, LogLevel, Source, parse_span, parse_word};
 use serde_json::{Value, json};
 
 use super::Trouble;
@@ -23,6 +23,12 @@ pub(super) struct Flags {
     /// Where messages of the outbox go; otherwise `$KAURI_OUTBOX`, up.outbox, outbox.jsonl in the home
     #[arg(long, value_name = "FILE")]
     outbox: Option<PathBuf>,
+    /// How much is said of the work on standard error: off, error, warn, info, debug; otherwise `$KAURI_LOG`, up.log, warn
+    #[arg(long, value_name = "LEVEL", value_parser = |text: &str| parse_word(&LogLevel::ALL, text))]
+    log: Option<LogLevel>,
+    /// In which form: text, json; otherwise `$KAURI_LOG_FORMAT`, up.log_format, text
+    #[arg(long, value_name = "FORMAT", value_parser = |text: &str| parse_word(&LogFormat::ALL, text))]
+    log_format: Option<LogFormat>,
 }
 
 fn some_time(text: &str) -> Result<Duration, String> {
@@ -47,7 +53,8 @@ Examples:
   kauri config show --json | jq 'select(.key == \"up.drain\")'
   kauri config show --drain 30s
 
-What counts more comes first: a flag, the environment (KAURI_DRAIN, KAURI_OUTBOX, KAURI_SWEEP), the file, the default.
+What counts more comes first: a flag, the environment (KAURI_DRAIN, KAURI_OUTBOX, KAURI_SWEEP, KAURI_LOG,
+KAURI_LOG_FORMAT), the file, the default.
 `kauri up --help` has an example of a file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -109,6 +116,10 @@ pub(super) fn load(layout: &Layout, which: &ConfigArgs, flags: &Flags) -> Result
         config.sweep.or(Some(sweep), Source::Environment("KAURI_SWEEP"));
     }
     config.outbox.or(variable("KAURI_OUTBOX").map(PathBuf::from), Source::Environment("KAURI_OUTBOX"));
+    config.log.or(word("KAURI_LOG", &LogLevel::ALL)?, Source::Environment("KAURI_LOG"));
+    config.log_format.or(word("KAURI_LOG_FORMAT", &LogFormat::ALL)?, Source::Environment("KAURI_LOG_FORMAT"));
+    config.log.or(flags.log, Source::Flag("--log"));
+    config.log_format.or(flags.log_format, Source::Flag("--log-format"));
     config.drain.or(flags.drain.map(Some), Source::Flag("--drain"));
     config.sweep.or(flags.sweep, Source::Flag("--sweep"));
     config.outbox.or(flags.outbox.clone(), Source::Flag("--outbox"));
@@ -117,6 +128,11 @@ pub(super) fn load(layout: &Layout, which: &ConfigArgs, flags: &Flags) -> Result
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn word<T: Copy>(name: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, Trouble> {
+    let read = |text: String| parse_word(words, &text).map_err(|what| Trouble::Wrong(format!("${name}: {what}")));
+    variable(name).map(read).transpose()
 }
 
 fn span(name: &'static str) -> Result<Option<Duration>, Trouble> {

@@ -15,6 +15,7 @@ mod examples;
 mod frame;
 mod home;
 mod ledger;
+mod log;
 mod manual;
 mod messages;
 mod progress;

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use kauri::instance::{Account, Instance, Standing, UpError};
 use kauri::runtime::run::Outcome;
-use kauri::{Config, Layout, show_span};
+use kauri::{Config, Layout, LogLevel, show_span};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,6 +17,7 @@ use super::Trouble;
 use super::ask::connect;
 use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
+use super::log::Log;
 use super::table::{Table, Zone, moment, plain, short};
 
 /// How often it looks for the kill switch, and whether everything has ended.
@@ -31,6 +33,7 @@ Examples:
   kauri up
   kauri up --home /srv/shop --drain 30s
   kauri up --json
+  kauri up --log info --log-format json
 
 What it runs is in kauri.toml in the home:
   [job.hello]
@@ -61,17 +64,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
     let (config, path) = load(&layout, &args.config, &args.flags)?;
     let signals = signals()?;
-    let (instance, account) = start(&layout, &config)?;
-    let mut teller = Teller { out, json: args.json, zone: args.zone };
+    let log = Arc::new(Log::new(config.log.value, config.log_format.value, args.zone));
+    let (instance, account) = start(&layout, &config, &log)?;
+    let mut teller = Teller { out, json: args.json, zone: args.zone, log };
     teller.up(&instance, &account, &args.home.shown(), path.exists().then_some(&path))?;
     watch(instance, &signals, &mut teller)
 }
 
 /// A command that changes something while nobody runs has the lock for a moment: it is waited for. An instance is not.
-fn start(layout: &Layout, config: &Config) -> Result<(Instance, Account), Trouble> {
+fn start(layout: &Layout, config: &Config, log: &Arc<Log>) -> Result<(Instance, Account), Trouble> {
     let began = Instant::now();
     loop {
-        match Instance::start(layout, config.clone()) {
+        match Instance::start_observed(layout, config.clone(), Some(Arc::clone(log) as _)) {
             Err(UpError::Ledger(kauri::ledger::Error::Locked { .. }))
                 if began.elapsed() < LOCK_WAIT && connect(layout)?.is_none() =>
             {
@@ -114,7 +118,9 @@ fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_
     if let Some(reason) = &stopped {
         teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(reason));
     }
+    let mut trouble = None;
     loop {
+        teller.trouble(&mut trouble, instance.trouble());
         match signals.recv_timeout(LOOK_EVERY) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return drain(instance, signals, began, teller),
             Err(RecvTimeoutError::Timeout) => {}
@@ -216,9 +222,20 @@ struct Teller<'a, W> {
     out: &'a mut W,
     json: bool,
     zone: Zone,
+    log: Arc<Log>,
 }
 
 impl<W: Write> Teller<'_, W> {
+    /// Tells what goes wrong beside the work, when that changes.
+    fn trouble(&self, before: &mut Option<String>, now: Option<String>) {
+        if *before != now {
+            let words =
+                now.as_ref().map_or_else(|| "it goes well again".to_owned(), |now| format!("beside the work: {now}"));
+            self.log.say(LogLevel::Warn, "trouble", &words, &json!({ "trouble": now }));
+            *before = now;
+        }
+    }
+
     /// Work goes on whether anybody reads what is said of it or not.
     fn tell(&mut self, event: &str, value: &Value, words: &str) {
         let mut line = json!({ "event": event });

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 use kauri_ledger::{AuditNote, Home, Ledger, LockState, Reconciliation};
 use kauri_runtime::run::{Artifacts, Files, Recovered, Run, RunFault};
 use kauri_runtime::substrate::TreeSubstrate;
-use kauri_runtime::{Error as RuntimeError, Look, Pool, Runtime};
+use kauri_runtime::{Error as RuntimeError, Look, Observer, Pool, Runtime};
 use kauri_tree::Options;
 use kauri_tree::disk::OsDisk;
 use kauri_wire::RunId;
@@ -156,6 +156,18 @@ impl Instance {
     /// # Errors
     /// `Ledger(Locked)` if somebody works there; otherwise what is damaged or cannot be had.
     pub fn start(layout: &Layout, config: Config) -> Result<(Self, Account), UpError> {
+        Self::start_observed(layout, config, None)
+    }
+
+    /// The same, with somebody who is told of everything.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub fn start_observed(
+        layout: &Layout,
+        config: Config,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<(Self, Account), UpError> {
         let died = match Home::probe(layout.home()) {
             Ok(LockState::Stale(holder)) => Some(holder),
             _ => None,
@@ -166,7 +178,7 @@ impl Instance {
         let layout = Layout::of(ledger.home().directory());
         let failures = Arc::new(Failures::default());
         let substrate = open_store(&layout)?;
-        let (runtime, processes) = take_over(&layout, &substrate, Some((&failures, &ledger)))?;
+        let (runtime, processes) = take_over(&layout, &substrate, Some((&failures, &ledger)), observer)?;
         let table = RunTable::new(runtime.clone(), substrate, Arc::clone(&ledger));
         let recovered = runtime.recovered();
         let defined = define(&runtime, &config)?;
@@ -272,6 +284,12 @@ impl Instance {
         Ok(self.pool.take().map_or(Ok(()), Pool::join)?)
     }
 
+    /// What goes wrong beside the work, if something does: messages that cannot leave, what cannot be removed.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.desk.trouble()
+    }
+
     /// How many processes run now.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -337,7 +355,7 @@ impl fmt::Debug for Instance {
 /// # Errors
 /// If the store is damaged or cannot be had.
 pub fn visit(layout: &Layout) -> Result<(Runtime, usize), UpError> {
-    take_over(layout, &open_store(layout)?, None)
+    take_over(layout, &open_store(layout)?, None, None)
 }
 
 /// Starts the runtime, with an instance's observer and ledger if it is one.
@@ -345,10 +363,14 @@ fn take_over(
     layout: &Layout,
     substrate: &Arc<TreeSubstrate>,
     instance: Option<(&Arc<Failures>, &Arc<Ledger>)>,
+    observer: Option<Arc<dyn Observer>>,
 ) -> Result<(Runtime, usize), UpError> {
     let left = under_way(substrate)?;
     let processes = leftover::end(layout.home(), &left);
     let mut builder = Runtime::builder(Arc::clone(substrate) as _, Arc::new(SystemClock::new())).seed(seed());
+    if let Some(observer) = observer {
+        builder = builder.observer(observer);
+    }
     if let Some((failures, ledger)) = instance {
         failures.fill(&**substrate)?;
         builder = builder.observer(Arc::clone(failures) as _).ledger(Arc::new(RunLedger::new(Arc::clone(ledger))));

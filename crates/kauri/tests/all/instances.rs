@@ -576,9 +576,15 @@ struct Said {
     values: [&'static str; 3],
 }
 
-const SAID_CONFIG: &str = "[up]\ndrain = \"1s\"\nsweep = \"2s\"\noutbox = \"file.jsonl\"\n";
+const SAID_CONFIG: &str = r#"[up]
+drain = "1s"
+sweep = "2s"
+outbox = "file.jsonl"
+log = "error"
+log_format = "text"
+"#;
 
-fn said() -> [Said; 3] {
+fn said() -> [Said; 5] {
     let of = |key, default, line, variable, flag, values: [&'static str; 3]| Said {
         key,
         default,
@@ -598,6 +604,8 @@ fn said() -> [Said; 3] {
             "--outbox",
             ["file.jsonl", "variable.jsonl", "flag.jsonl"],
         ),
+        of("up.log", json!("warn"), 5, "KAURI_LOG", "--log", ["error", "off", "debug"]),
+        of("up.log_format", json!("text"), 6, "KAURI_LOG_FORMAT", "--log-format", ["text", "json", "text"]),
     ]
 }
 
