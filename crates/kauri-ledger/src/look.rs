@@ -109,6 +109,14 @@ impl Look {
         disk(&self.home.join("audit"))?.map_or(Ok(Vec::new()), |disk| audit::newest(&disk, most))
     }
 
+    /// The lines of the audit after this number, so many at most, oldest first.
+    ///
+    /// # Errors
+    /// Whatever the system reports.
+    pub fn audit_lines_after(&self, after: u64, most: usize) -> Result<Vec<AuditLine>> {
+        disk(&self.home.join("audit"))?.map_or(Ok(Vec::new()), |disk| audit::after(&disk, after, most))
+    }
+
     /// Whether the invariants I1 to I5 hold, and what I8 says of journal and rows. Nobody may work there meanwhile: what is under way
     /// would be found wanting. Artifacts are read whole, or only looked for.
     ///

@@ -39,8 +39,8 @@ pub struct Look<'a> {
 /// A lease as its row has it: whose, and over which messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseRow {
-    /// The worker.
-    pub worker: WorkerId,
+    /// The worker, and which of its instances.
+    pub key: InboxKey,
     /// Which instance has it, until when, and how often it was claimed.
     pub lease: Lease,
     /// The messages of the worker's inbox.
@@ -197,12 +197,20 @@ impl<'a> Look<'a> {
     /// # Errors
     /// If the substrate fails or a row is damaged.
     pub fn leases(&self, most: usize) -> Result<Vec<LeaseRow>> {
-        self.each(&LEASES, KeyRange::ALL, most, |key, value| {
+        self.leases_after(None, most)
+    }
+
+    /// As [`leases`](Self::leases), of those that come after this one.
+    ///
+    /// # Errors
+    /// As for `leases`.
+    pub fn leases_after(&self, after: Option<InboxKey>, most: usize) -> Result<Vec<LeaseRow>> {
+        let from = after.map_or(Vec::new(), |after| behind(&InboxKey::encode(after)));
+        self.each(&LEASES, KeyRange::starting(&from), most, |key, value| {
             // The key is built as that of an inbox: the instance stands where the number of a message would.
-            let InboxKey { worker, .. } =
-                inbox_key(key).map_err(|_| Error::damaged("leases", "the key of a worker and an instance"))?;
+            let key = inbox_key(key).map_err(|_| Error::damaged("leases", "the key of a worker and an instance"))?;
             let (lease, messages) = decode_row(value)?;
-            Ok(LeaseRow { worker, lease, messages })
+            Ok(LeaseRow { key, lease, messages })
         })
     }
 

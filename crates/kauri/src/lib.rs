@@ -33,7 +33,10 @@ mod run_table;
 
 pub use actions::RunLedger;
 pub use clock::SystemClock;
-pub use config::{Config, ConfigError, JobConfig, ScheduleConfig, Setting, Source, parse_span, show_span};
+pub use config::{
+    Config, ConfigError, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span, parse_word,
+    show_span,
+};
 pub use home::Layout;
 pub use kauri_ledger as ledger;
 pub use kauri_runtime as runtime;

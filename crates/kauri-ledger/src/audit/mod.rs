@@ -116,14 +116,11 @@ pub(crate) fn newest(disk: &dyn Disk, most: usize) -> Result<Vec<AuditLine>> {
         let file = disk.open(&name, Open::ReadOnly).map_err(Error::io(format!("open {name}")))?;
         let mut of_day = VecDeque::new();
         let looked = crate::lines::each_line(&*file, |_, line| {
-            if let crate::lines::Line::Whole(line) = line
-                && let Ok(line) = serde_json::from_slice::<DayLine>(line)
-            {
+            if let Some(line) = line_of(&line) {
                 if of_day.len() == left {
                     of_day.pop_front();
                 }
-                let DayLine { seq, timestamp, kind, action_id, trace_id, detail, .. } = line;
-                of_day.push_back(AuditLine { seq, timestamp, kind, action_id, trace_id, detail });
+                of_day.push_back(line);
             }
             std::ops::ControlFlow::<()>::Continue(())
         });
@@ -132,6 +129,30 @@ pub(crate) fn newest(disk: &dyn Disk, most: usize) -> Result<Vec<AuditLine>> {
         found = of_day;
     }
     Ok(found.into())
+}
+
+/// The lines after this number, so many at most, oldest first. What is no line is left out.
+pub(crate) fn after(disk: &dyn Disk, after: u64, most: usize) -> Result<Vec<AuditLine>> {
+    let mut found = Vec::new();
+    for date in days(disk)? {
+        let name = format!("{date}{DAY_SUFFIX}");
+        let file = disk.open(&name, Open::ReadOnly).map_err(Error::io(format!("open {name}")))?;
+        let looked = crate::lines::each_line(&*file, |_, line| {
+            if found.len() >= most {
+                return std::ops::ControlFlow::Break(());
+            }
+            found.extend(line_of(&line).filter(|line| line.seq > after));
+            std::ops::ControlFlow::Continue(())
+        });
+        let _ended = looked.map_err(Error::io(format!("read {name}")))?;
+    }
+    Ok(found)
+}
+
+fn line_of(line: &crate::lines::Line<'_>) -> Option<AuditLine> {
+    let crate::lines::Line::Whole(line) = line else { return None };
+    let DayLine { seq, timestamp, kind, action_id, trace_id, detail, .. } = serde_json::from_slice(line).ok()?;
+    Some(AuditLine { seq, timestamp, kind, action_id, trace_id, detail })
 }
 
 /// What the hash of some line was.

@@ -99,7 +99,7 @@ impl Look<'_> {
         let incarnation = self.incarnation()?;
         let mut held = BTreeSet::new();
         for row in self.leases(usize::MAX)?.into_iter().filter(|row| row.lease.incarnation == incarnation) {
-            held.extend(row.messages.iter().map(|seq| (row.worker, seq.0)));
+            held.extend(row.messages.iter().map(|seq| (row.key.worker, seq.0)));
         }
         let until = prefix_end(index::RUNNING);
         let range = KeyRange { from: index::RUNNING, until: until.as_deref() };

@@ -129,8 +129,7 @@ pub(super) fn connect(layout: &Layout) -> Result<Option<Client>, Trouble> {
 }
 
 fn here(layout: &Layout, lock: Home) -> Result<Here, Trouble> {
-    let (runtime, processes) =
-        visit(layout).map_err(|error| Trouble::Wrong(format!("{}: {error}", layout.home().display())))?;
+    let (runtime, processes) = visit(layout).map_err(|error| super::up::refused(layout, &error))?;
     let runs = runtime.recovered();
     let (ended, resumed) = (runs.ended.len(), runs.resumed.len());
     if ended + resumed + processes > 0 {

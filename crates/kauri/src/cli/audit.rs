@@ -8,12 +8,14 @@ use serde_json::json;
 use super::Trouble;
 use super::home::{HomeArgs, span, there};
 use super::ledger::wrong;
-use super::table::{Zone, list, plain, short};
+use super::progress::Progress;
+use super::table::{Zone, list, more, plain, short};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   kauri audit show --limit 20
+  kauri audit show --after 0 --limit 1000    from the beginning, page by page
   kauri audit show --json | jq 'select(.kind == \"KILL_SWITCH_THROWN\")'
   kauri audit verify                 exit code 1 if anything was edited, taken out or cut off")]
 pub(crate) struct Args {
@@ -33,6 +35,9 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 100, value_name = "LINES")]
         limit: usize,
+        /// Not the newest lines but those after this number; 0 is the beginning
+        #[arg(long, value_name = "LINE")]
+        after: Option<u64>,
         /// Only lines written so long ago or later, as 2h
         #[arg(long, value_name = "SPAN", value_parser = span)]
         since: Option<i64>,
@@ -46,11 +51,22 @@ enum Command {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let look = Look::at(there(&args.home)?.home());
     match args.command {
-        Command::Show { limit, since, zone } => {
+        Command::Show { limit, after, since, zone } => {
             let since = since.map(|span| SystemClock.now().0.saturating_sub(span));
-            let mut lines = look.audit_lines(limit).map_err(|error| wrong(&error))?;
+            let lines = after.map_or_else(|| look.audit_lines(limit), |after| look.audit_lines_after(after, limit));
+            let mut lines = lines.map_err(|error| wrong(&error))?;
+            let (count, last) = (lines.len(), lines.last().map(|line| line.seq.to_string()));
             lines.retain(|line| since.is_none_or(|since| line.timestamp.0 >= since));
-            show(&lines, zone, args.json, out)
+            show(&lines, zone, args.json, out)?;
+            // Behind the newest there are none; before them there may be.
+            match (after, lines.first()) {
+                (Some(_), _) => more(count, limit, last, args.json, out),
+                (None, Some(first)) if count == limit && first.seq > 1 && !args.json => {
+                    let before = (first.seq - 1).saturating_sub(limit as u64);
+                    Ok(writeln!(out, "there are older lines: --after {before}")?)
+                }
+                (None, _) => Ok(()),
+            }
         }
         Command::Verify => verify(&look, args.json, out),
     }
@@ -77,7 +93,10 @@ fn show(lines: &[AuditLine], zone: Zone, json: bool, out: &mut impl Write) -> Re
 }
 
 fn verify(look: &Look, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    let report = look.audit().map_err(|error| wrong(&error))?.unwrap_or_default();
+    let progress = Progress::of("looking at every line", !json);
+    let report = look.audit();
+    drop(progress);
+    let report = report.map_err(|error| wrong(&error))?.unwrap_or_default();
     let torn_bytes = report.torn.map_or(0, |torn| torn.bytes);
     if json {
         let value = json!({

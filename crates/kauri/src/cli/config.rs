@@ -4,12 +4,39 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kauri::{Config, Layout, Source, parse_span};
+use kauri::{Config, Layout, LogFormat, LogLevel, Source, parse_span, parse_word};
 use serde_json::{Value, json};
 
 use super::Trouble;
 use super::home::HomeArgs;
 use super::table::list;
+
+/// What is said for this start alone. It counts more than the environment and the file.
+#[derive(clap::Args, Clone, Default)]
+pub(super) struct Flags {
+    /// How long work that is under way is waited for when the instance stops, as 30s; otherwise `$KAURI_DRAIN`, up.drain, for ever
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    drain: Option<Duration>,
+    /// How often runs that are not kept any more are removed, as 1m; otherwise `$KAURI_SWEEP`, up.sweep, 1m
+    #[arg(long, value_name = "SPAN", value_parser = some_time)]
+    sweep: Option<Duration>,
+    /// Where messages of the outbox go; otherwise `$KAURI_OUTBOX`, up.outbox, outbox.jsonl in the home
+    #[arg(long, value_name = "FILE")]
+    outbox: Option<PathBuf>,
+    /// How much is said of the work on standard error: off, error, warn, info, debug; otherwise `$KAURI_LOG`, up.log, warn
+    #[arg(long, value_name = "LEVEL", value_parser = |text: &str| parse_word(&LogLevel::ALL, text))]
+    log: Option<LogLevel>,
+    /// In which form: text, json; otherwise `$KAURI_LOG_FORMAT`, up.log_format, text
+    #[arg(long, value_name = "FORMAT", value_parser = |text: &str| parse_word(&LogFormat::ALL, text))]
+    log_format: Option<LogFormat>,
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match parse_span(text)? {
+        span if span.is_zero() => Err("expected more than no time, found none".to_owned()),
+        span => Ok(span),
+    }
+}
 
 /// Which configuration.
 #[derive(clap::Args, Clone, Default)]
@@ -24,8 +51,10 @@ pub(super) struct ConfigArgs {
 Examples:
   kauri config show
   kauri config show --json | jq 'select(.key == \"up.drain\")'
+  kauri config show --drain 30s
 
-What counts more comes first: a flag, the environment (KAURI_DRAIN, KAURI_OUTBOX, KAURI_SWEEP), the file, the default.
+What counts more comes first: a flag, the environment (KAURI_DRAIN, KAURI_OUTBOX, KAURI_SWEEP, KAURI_LOG,
+KAURI_LOG_FORMAT), the file, the default.
 `kauri up --help` has an example of a file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -39,13 +68,18 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print every setting, its value, and where that comes from
-    Show(ConfigArgs),
+    /// Print every setting, its value, and where that comes from; with the flags of `kauri up`, as they would count there
+    Show {
+        #[command(flatten)]
+        which: ConfigArgs,
+        #[command(flatten)]
+        flags: Flags,
+    },
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
-    let Command::Show(which) = &args.command;
-    let (config, path) = load(&args.home.layout(), which, None, None)?;
+    let Command::Show { which, flags } = &args.command;
+    let (config, path) = load(&args.home.layout(), which, flags)?;
     let rows = config.settings().into_iter().map(|(key, value, source)| {
         let shown = match &value {
             Value::Null => "-".to_owned(),
@@ -65,12 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
 }
 
 /// The configuration in effect, and the file it comes from, whether that is there or not.
-pub(super) fn load(
-    layout: &Layout,
-    which: &ConfigArgs,
-    drain: Option<Duration>,
-    outbox: Option<PathBuf>,
-) -> Result<(Config, PathBuf), Trouble> {
+pub(super) fn load(layout: &Layout, which: &ConfigArgs, flags: &Flags) -> Result<(Config, PathBuf), Trouble> {
     let named = which.config.clone().or_else(|| variable("KAURI_CONFIG").map(PathBuf::from));
     let path = named.clone().unwrap_or_else(|| layout.config());
     let mut config = match std::fs::read_to_string(&path) {
@@ -87,8 +116,13 @@ pub(super) fn load(
         config.sweep.or(Some(sweep), Source::Environment("KAURI_SWEEP"));
     }
     config.outbox.or(variable("KAURI_OUTBOX").map(PathBuf::from), Source::Environment("KAURI_OUTBOX"));
-    config.drain.or(drain.map(Some), Source::Flag("--drain"));
-    config.outbox.or(outbox, Source::Flag("--outbox"));
+    config.log.or(word("KAURI_LOG", &LogLevel::ALL)?, Source::Environment("KAURI_LOG"));
+    config.log_format.or(word("KAURI_LOG_FORMAT", &LogFormat::ALL)?, Source::Environment("KAURI_LOG_FORMAT"));
+    config.log.or(flags.log, Source::Flag("--log"));
+    config.log_format.or(flags.log_format, Source::Flag("--log-format"));
+    config.drain.or(flags.drain.map(Some), Source::Flag("--drain"));
+    config.sweep.or(flags.sweep, Source::Flag("--sweep"));
+    config.outbox.or(flags.outbox.clone(), Source::Flag("--outbox"));
     Ok((config, path))
 }
 
@@ -96,11 +130,12 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+fn word<T: Copy>(name: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, Trouble> {
+    let read = |text: String| parse_word(words, &text).map_err(|what| Trouble::Wrong(format!("${name}: {what}")));
+    variable(name).map(read).transpose()
+}
+
 fn span(name: &'static str) -> Result<Option<Duration>, Trouble> {
     let Some(text) = variable(name) else { return Ok(None) };
-    match parse_span(&text) {
-        Ok(span) if span.is_zero() => Err(Trouble::Wrong(format!("${name}: expected more than no time, found none"))),
-        Ok(span) => Ok(Some(span)),
-        Err(what) => Err(Trouble::Wrong(format!("${name}: {what}"))),
-    }
+    some_time(&text).map(Some).map_err(|what| Trouble::Wrong(format!("${name}: {what}")))
 }

@@ -60,6 +60,8 @@ enum Command {
         /// Its worker and its number, as 7/12
         #[arg(value_parser = key)]
         key: InboxKey,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Put dead letters back into their inboxes, with a new budget; exit code 1 if one is not there
     #[command(group = clap::ArgGroup::new("which").required(true))]
@@ -107,9 +109,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
             print(&rows, args.json, *zone, out)?;
             more(rows.len(), *limit, rows.last().map(|(key, _)| name(*key)), args.json, out)
         }),
-        Command::Show { key } => {
+        Command::Show { key, zone } => {
             let found = look(&args.home, |look| look.dead_letter(*key))?.flatten();
-            show(*key, found.as_ref(), args.json, out)
+            show(*key, found.as_ref(), *zone, args.json, out)
         }
         Command::Replay { keys, .. } => {
             let done = ask(&args.home, "replay_dead_letters", &json!({ "keys": names(keys) }), out)?;
@@ -213,7 +215,13 @@ fn print(rows: &[(InboxKey, DeadLetter)], json: bool, zone: Zone, out: &mut impl
     list(rows, json, &["KEY", "BURIED", "MESSAGE", "REASON", "DETAIL"], "no dead letters", out)
 }
 
-fn show(key: InboxKey, letter: Option<&DeadLetter>, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn show(
+    key: InboxKey,
+    letter: Option<&DeadLetter>,
+    zone: Zone,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     let Some(letter) = letter else {
         if !json {
             writeln!(out, "there is no dead letter {}", name(key))?;
@@ -228,7 +236,7 @@ fn show(key: InboxKey, letter: Option<&DeadLetter>, json: bool, out: &mut impl W
         ("key", name(key)),
         ("reason", letter.reason.as_str().to_owned()),
         ("detail", letter.detail.clone()),
-        ("buried", moment(letter.failed_at.0)),
+        ("buried", zone.moment(letter.failed_at.0)),
         ("deliveries", letter.deliveries.to_string()),
         ("failures", letter.failures.to_string()),
         ("to", to),

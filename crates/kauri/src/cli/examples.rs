@@ -15,7 +15,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("ledger orphans", "kauri ledger orphans --home /srv/shop"),
     ("audit show", "kauri audit show --limit 20 --utc\n  kauri audit show --since 2h"),
     ("audit verify", "kauri audit verify --json | jq .whole"),
-    ("leases", "kauri leases --json"),
     ("dead-letters list", "kauri dead-letters list --worker 7 --since 2h\n  kauri dead-letters list --after 7/12"),
     ("dead-letters show", "kauri dead-letters show 7/12"),
     ("dead-letters replay", "kauri dead-letters replay 7/12\n  kauri dead-letters replay --all"),
@@ -113,6 +112,15 @@ mod tests {
                     panic!("{path}: {example}: {error}");
                 }
             }
+        });
+    }
+
+    #[test]
+    fn nothing_is_hidden_so_completions_offer_only_what_the_help_tells() {
+        let all = with_examples(crate::cli::Args::command());
+        visit(&all, "kauri", &mut |command, path| {
+            assert!(!command.is_hide_set(), "{path}");
+            assert!(command.get_arguments().all(|argument| !argument.is_hide_set()), "{path}");
         });
     }
 

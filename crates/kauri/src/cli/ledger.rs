@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Trouble;
 use super::ask::connect;
 use super::home::{HomeArgs, span, there};
+use super::progress::Progress;
 use super::table::{Zone, list, more, short};
 use super::watch::Watch;
 
@@ -61,7 +62,10 @@ enum Command {
     /// List actions that were begun and not ended: nobody knows whether their effect happened
     ///
     /// While somebody works in the home, some of them are under way.
-    Orphans,
+    Orphans {
+        #[command(flatten)]
+        zone: Zone,
+    },
     /// Decide about an action without an end, and tell the run that waits for that
     ///
     /// The instance that runs in the home does it, if one does; else it is done here, under the lock of the home.
@@ -115,9 +119,9 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
                 more(rows.len(), limit as usize, rows.last().map(|row| row.action_id.clone()), args.json, out)
             })
         }
-        Command::Orphans => {
+        Command::Orphans { zone } => {
             let journal = Look::at(layout.home()).journal().map_err(|error| wrong(&error))?;
-            print(&journal.unwrap_or_default().orphans, args.json, Zone::default(), "no action without an end", out)
+            print(&journal.unwrap_or_default().orphans, args.json, zone, "no action without an end", out)
         }
         Command::Resolve { id, completed, result, failed, retry, .. } => {
             let decision = match failed {
@@ -140,7 +144,10 @@ fn salvage(layout: &Layout, json: bool, out: &mut impl Write) -> Result<(), Trou
         let (_, found) = Ledger::open(home)?;
         Ok(Some((salvage, found)))
     };
-    let salvaged = salvaged().map_err(|error: Error| wrong(&error))?;
+    let progress = Progress::of("looking at every line", !json);
+    let salvaged = salvaged();
+    drop(progress);
+    let salvaged = salvaged.map_err(|error: Error| wrong(&error))?;
     match &salvaged {
         Some((salvage, found)) if json => writeln!(out, "{}", salvage_to_json(salvage, found))?,
         Some((salvage, found)) => print_salvage(salvage, found, out)?,

@@ -48,6 +48,11 @@ const EXIT_CODES: &[(&str, &str)] = &[
 
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("KAURI_HOME", "the home that is meant where --home names none"),
+    ("KAURI_CONFIG", "the configuration of kauri up, submit and config show where --config names none"),
+    (
+        "KAURI_DRAIN, KAURI_SWEEP, KAURI_OUTBOX, KAURI_LOG, KAURI_LOG_FORMAT",
+        "as up.drain, up.sweep, up.outbox, up.log and up.log_format of the configuration, and before them",
+    ),
     ("NO_COLOR", "no colours, if it is set and not empty"),
     ("TZ", "the time zone of the moments that people see; --utc says otherwise"),
 ];

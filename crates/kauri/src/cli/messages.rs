@@ -59,6 +59,19 @@ pub(crate) struct OutboxArgs {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kauri leases --json
+  kauri leases --after 7/1")]
+pub(crate) struct LeasesArgs {
+    #[command(flatten)]
+    common: Args,
+    /// Only what comes after this worker and instance, as 7/1
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true, value_parser = super::dead_letters::key)]
+    after: Option<InboxKey>,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     home: HomeArgs,
@@ -138,19 +151,22 @@ pub(crate) fn timers(args: &TimersArgs, out: &mut impl Write) -> Result<(), Trou
     })
 }
 
-pub(crate) fn leases(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
-    args.watch.show(args.json, out, |out| list_leases(args, out))
+pub(crate) fn leases(args: &LeasesArgs, out: &mut impl Write) -> Result<(), Trouble> {
+    args.common.watch.show(args.common.json, out, |out| list_leases(args, out))
 }
 
-fn list_leases(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
-    let found = look(&args.home, |look| Ok((look.leases(args.limit)?, look.incarnation()?)))?;
-    let (rows, incarnation) = found.unwrap_or_default();
-    let rows = rows.iter().map(|row| {
+fn list_leases(args: &LeasesArgs, out: &mut impl Write) -> Result<(), Trouble> {
+    let Args { home, json, limit, .. } = &args.common;
+    let found = look(home, |look| Ok((look.leases_after(args.after, *limit)?, look.incarnation()?)))?;
+    let (found, incarnation) = found.unwrap_or_default();
+    let name = |key: InboxKey| format!("{}/{}", key.worker, key.seq);
+    let rows = found.iter().map(|row| {
         let lease = &row.lease;
         let is_of_last_start = lease.incarnation == incarnation;
         let messages: Vec<u64> = row.messages.iter().map(|seq| seq.0).collect();
         let value = json!({
-            "worker": row.worker.0,
+            "key": name(row.key),
+            "worker": row.key.worker.0,
             "owner": lease.owner,
             "incarnation": lease.incarnation,
             "is_of_last_start": is_of_last_start,
@@ -159,7 +175,8 @@ fn list_leases(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         });
         let seqs = messages.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
         let start = format!("{}{}", lease.incarnation, if is_of_last_start { " (the last)" } else { "" });
-        (value, vec![row.worker.to_string(), start, lease.deliveries.to_string(), short(&seqs, 60)])
+        (value, vec![name(row.key), start, lease.deliveries.to_string(), short(&seqs, 60)])
     });
-    list(rows, args.json, &["WORKER", "START", "DELIVERIES", "MESSAGES"], "no leases", out)
+    list(rows, *json, &["WORKER", "START", "DELIVERIES", "MESSAGES"], "no leases", out)?;
+    more(found.len(), *limit, found.last().map(|row| name(row.key)), *json, out)
 }

@@ -15,6 +15,7 @@ mod examples;
 mod frame;
 mod home;
 mod ledger;
+mod log;
 mod manual;
 mod messages;
 mod progress;
@@ -79,7 +80,7 @@ enum Command {
     /// List the messages that wait for a moment, earliest first
     Timers(messages::TimersArgs),
     /// List who has which messages
-    Leases(messages::Args),
+    Leases(messages::LeasesArgs),
     /// List the messages that wait to be delivered outside, oldest first
     Outbox(messages::OutboxArgs),
     /// List, show, replay and purge messages that will not be handled again by themselves
@@ -168,11 +169,37 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(Trouble::Failed) => ExitCode::from(2),
-        Err(Trouble::Wrong(what)) => complain(&what),
+        Err(Trouble::Wrong(what)) => complain(&with_fix(&what)),
         // Whoever read our output has seen enough (`kauri ... | head`).
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(Trouble::Output(error)) => complain(&format!("cannot write the output: {error}")),
+        Err(Trouble::Output(error)) => complain(&with_fix(&format!("cannot write the output: {error}"))),
     }
+}
+
+/// What the system refuses comes here in words, out of every crate and over the socket; the number of its error is the one thing in them that
+/// says what can be done about it.
+const FIXES: &[(&[&str], &str)] = &[
+    (
+        &["(os error 28)", "(os error 27)", "(os error 122)", "database or disk is full"],
+        "there is no room: make some, then call again; what was accepted is kept",
+    ),
+    (
+        &["(os error 13)", "(os error 1)", "unable to open database file", "readonly database"],
+        "call as the user to whom it belongs, or give that user the rights",
+    ),
+    (&["(os error 30)"], "the file system is mounted to be read only"),
+    (
+        // A thread that comes after the one that failed hears only that one did.
+        &["(os error 5)", "disk I/O error", "a write to the store's file failed"],
+        "is there room on the disk, and is it sound? `df` and the system's log tell; what was accepted is kept",
+    ),
+    (&["(os error 24)"], "too many files are open: raise `ulimit -n`"),
+];
+
+/// The same, and what to do about it if the system refused something.
+fn with_fix(what: &str) -> String {
+    let fix = FIXES.iter().find(|(words, _)| words.iter().any(|word| what.contains(word)));
+    fix.map_or_else(|| what.to_owned(), |(_, fix)| format!("{what}; {fix}"))
 }
 
 /// Help and version as clap prints them; anything else in one line.

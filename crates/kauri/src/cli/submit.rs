@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::ask::{Reach, note, said};
-use super::config::{ConfigArgs, load};
+use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
-use super::runs::wait_for;
+use super::runs::{Told, wait_for};
+use super::table::Zone;
 
 /// A longer input is refused before it is read whole.
 const INPUT_BYTES_MAX: u64 = 4 << 20;
@@ -61,6 +62,8 @@ pub(crate) struct Args {
     /// Wait until the job has ended, with all its attempts
     #[arg(long)]
     wait: bool,
+    #[command(flatten)]
+    zone: Zone,
     #[command(flatten)]
     home: HomeArgs,
     #[command(flatten)]
@@ -134,7 +137,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         "urgent": args.priority > 0,
         "tags": args.tags,
     });
-    let config = |layout: &Layout| Ok(load(layout, &args.config, None, None)?.0);
+    let config = |layout: &Layout| Ok(load(layout, &args.config, &Flags::default())?.0);
     let mut reach = Reach::made(&args.home, config)?;
     let done = match reach.ask("submit", &wish, std::time::Duration::ZERO) {
         Ok(done) => done,
@@ -159,7 +162,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     }
     out.flush()?;
     if args.wait {
-        return wait_for(&mut reach, text("run_id"), None, args.json, out);
+        let told = Told { most: None, zone: args.zone, json: args.json };
+        return wait_for(&mut reach, text("run_id"), &told, out);
     }
     if !reach.is_running() && !args.json {
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", args.home.shown())?;

@@ -76,6 +76,35 @@ impl Zone {
             _ => moment(millis),
         }
     }
+
+    /// A moment that is told as scripts read it; what is none stays as it is.
+    pub(super) fn text(self, utc: &str) -> String {
+        utc.parse::<kauri::ledger::Timestamp>().map_or_else(|_| utc.to_owned(), |moment| self.moment(moment.0))
+    }
+
+    /// A sentence of ours with such moments in it.
+    pub(super) fn within(self, words: &str) -> String {
+        let parts = words.split_inclusive([' ', ',', ';', '(', ')', ':']).collect::<Vec<_>>();
+        let (mut told, mut at) = (String::new(), 0);
+        while at < parts.len() {
+            // A moment has two colons in it.
+            let three = parts[at..parts.len().min(at + 3)].concat();
+            let end = three.trim_end_matches([' ', ',', ';', '(', ')', ':']);
+            let is_moment = three.matches(':').count() >= 2 && end.parse::<kauri::ledger::Timestamp>().is_ok();
+            match is_moment {
+                true => {
+                    told.push_str(&self.text(end));
+                    told.push_str(&three[end.len()..]);
+                    at += 3;
+                }
+                false => {
+                    told.push_str(parts[at]);
+                    at += 1;
+                }
+            }
+        }
+        told
+    }
 }
 
 /// A moment in UTC, as scripts read it.
@@ -143,6 +172,17 @@ mod tests {
         let utc = Zone { utc: true };
         for millis in [0, 1_771_666_200_123, -1, i64::MIN, i64::MAX] {
             assert_eq!(utc.moment(millis), moment(millis));
+        }
+    }
+
+    #[test]
+    fn moments_within_words_are_told_in_the_zone() {
+        let words = "process 7 took it at 2026-02-21T09:30:00.123Z, and it is 2026-02-21T09:30:01.000Z: (see a:b:c)";
+        assert_eq!(Zone { utc: true }.within(words), words);
+        let shown = Zone { utc: false }.moment(1_771_666_200_123);
+        assert!(Zone { utc: false }.within(words).contains(&format!("took it at {shown}, and")));
+        for words in ["", ":", "a: b", "::", "2026-02-21T09:30:00.123Z"] {
+            assert_eq!(Zone { utc: true }.within(words), words);
         }
     }
 

@@ -2,21 +2,23 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use kauri::instance::{Account, Instance, Standing, UpError};
 use kauri::runtime::run::Outcome;
-use kauri::{Config, Layout, show_span};
+use kauri::{Config, Layout, LogLevel, show_span};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::Trouble;
 use super::ask::connect;
-use super::config::{ConfigArgs, load};
+use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
-use super::table::{Table, moment, plain, short};
+use super::log::Log;
+use super::table::{Table, Zone, moment, plain, short};
 
 /// How often it looks for the kill switch, and whether everything has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -31,6 +33,7 @@ Examples:
   kauri up
   kauri up --home /srv/shop --drain 30s
   kauri up --json
+  kauri up --log info --log-format json
 
 What it runs is in kauri.toml in the home:
   [job.hello]
@@ -48,49 +51,52 @@ pub(crate) struct Args {
     home: HomeArgs,
     #[command(flatten)]
     config: ConfigArgs,
-    /// How long work that is under way is waited for when the instance stops, as 30s; otherwise `$KAURI_DRAIN`, up.drain, for ever
-    #[arg(long, value_name = "SPAN", value_parser = kauri::parse_span)]
-    drain: Option<Duration>,
-    /// Where messages of the outbox go; otherwise `$KAURI_OUTBOX`, up.outbox, outbox.jsonl in the home
-    #[arg(long, value_name = "FILE")]
-    outbox: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
     /// Print JSON, one object a line, when something changes
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    zone: Zone,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
-    let (config, path) = load(&layout, &args.config, args.drain, args.outbox.clone())?;
+    let (config, path) = load(&layout, &args.config, &args.flags)?;
     let signals = signals()?;
-    let (instance, account) = start(&layout, &config)?;
-    let mut teller = Teller { out, json: args.json };
+    let log = Arc::new(Log::new(config.log.value, config.log_format.value, args.zone));
+    let (instance, account) = start(&layout, &config, &log)?;
+    let mut teller = Teller { out, json: args.json, zone: args.zone, log };
     teller.up(&instance, &account, &args.home.shown(), path.exists().then_some(&path))?;
     watch(instance, &signals, &mut teller)
 }
 
 /// A command that changes something while nobody runs has the lock for a moment: it is waited for. An instance is not.
-fn start(layout: &Layout, config: &Config) -> Result<(Instance, Account), Trouble> {
+fn start(layout: &Layout, config: &Config, log: &Arc<Log>) -> Result<(Instance, Account), Trouble> {
     let began = Instant::now();
     loop {
-        match Instance::start(layout, config.clone()) {
+        match Instance::start_observed(layout, config.clone(), Some(Arc::clone(log) as _)) {
             Err(UpError::Ledger(kauri::ledger::Error::Locked { .. }))
                 if began.elapsed() < LOCK_WAIT && connect(layout)?.is_none() =>
             {
                 std::thread::sleep(LOOK_EVERY);
             }
-            started => return started.map_err(|error| refused(&error)),
+            started => return started.map_err(|error| refused(layout, &error)),
         }
     }
 }
 
-fn refused(error: &UpError) -> Trouble {
-    match error {
-        UpError::Ledger(locked @ kauri::ledger::Error::Locked { .. }) => {
-            Trouble::Wrong(format!("somebody works here already: {locked}"))
+/// Why it does not run, with the file that it is about.
+pub(super) fn refused(layout: &Layout, error: &UpError) -> Trouble {
+    use kauri::ledger::{DATABASE_NAME, Error};
+    Trouble::Wrong(match error {
+        UpError::Ledger(locked @ Error::Locked { .. }) => format!("somebody works here already: {locked}"),
+        UpError::Ledger(error @ (Error::Sql { .. } | Error::NewerSchema { .. })) => {
+            format!("{}: {error}", layout.runtime().join(DATABASE_NAME).display())
         }
-        other => Trouble::Wrong(other.to_string()),
-    }
+        UpError::Runtime(error) => format!("{}: {error}", layout.store().display()),
+        other => other.to_string(),
+    })
 }
 
 /// What was sent to this process.
@@ -106,11 +112,15 @@ fn signals() -> Result<Receiver<i32>, Trouble> {
 /// Until it is told to stop.
 fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_, impl Write>) -> Result<(), Trouble> {
     let began = Instant::now();
+    let layout = instance.layout().clone();
+    let failed = |error| refused(&layout, &error);
     let mut stopped = instance.switch_reason();
     if let Some(reason) = &stopped {
         teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(reason));
     }
+    let mut trouble = None;
     loop {
+        teller.trouble(&mut trouble, instance.trouble());
         match signals.recv_timeout(LOOK_EVERY) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return drain(instance, signals, began, teller),
             Err(RecvTimeoutError::Timeout) => {}
@@ -119,19 +129,19 @@ fn watch(mut instance: Instance, signals: &Receiver<i32>, teller: &mut Teller<'_
             (Some(reason), None) => {
                 instance.drain(Standing::Stopped);
                 teller.tell("stopped", &json!({ "reason": reason }), &stopped_words(&reason));
-                instance.end_by_switch(&reason).map_err(|error| refused(&error))?;
+                instance.end_by_switch(&reason).map_err(failed)?;
                 stopped = Some(reason);
             }
             (None, Some(_)) if instance.is_idle() => {
-                instance.join().map_err(|error| refused(&error))?;
-                instance.work().map_err(|error| refused(&error))?;
+                instance.join().map_err(failed)?;
+                instance.work().map_err(failed)?;
                 teller.tell("resumed", &json!({}), "resumed: working again");
                 stopped = None;
             }
             // Threads that stop by themselves have met something that they cannot go on with.
             (None, None) if instance.is_stopping() => {
                 instance.hurry();
-                return Err(instance.stop().err().map_or_else(no_reason, |error| refused(&error)));
+                return Err(instance.stop().err().map_or_else(no_reason, failed));
             }
             _ => {}
         }
@@ -189,8 +199,9 @@ fn drain(
         + counts.runs_timed_out;
     let ended = counts.runs_success + counts.runs_skipped + failed;
     let killed = killed.map_or(0, |(_, running)| running);
+    let layout = instance.layout().clone();
     match instance.is_idle() {
-        true => instance.stop().map_err(|error| refused(&error))?,
+        true => instance.stop().map_err(|error| refused(&layout, &error))?,
         false => instance.abandon(),
     }
     let up = show_span(Duration::from_secs(began.elapsed().as_secs()));
@@ -210,9 +221,21 @@ fn drain(
 struct Teller<'a, W> {
     out: &'a mut W,
     json: bool,
+    zone: Zone,
+    log: Arc<Log>,
 }
 
 impl<W: Write> Teller<'_, W> {
+    /// Tells what goes wrong beside the work, when that changes.
+    fn trouble(&self, before: &mut Option<String>, now: Option<String>) {
+        if *before != now {
+            let words =
+                now.as_ref().map_or_else(|| "it goes well again".to_owned(), |now| format!("beside the work: {now}"));
+            self.log.say(LogLevel::Warn, "trouble", &words, &json!({ "trouble": now }));
+            *before = now;
+        }
+    }
+
     /// Work goes on whether anybody reads what is said of it or not.
     fn tell(&mut self, event: &str, value: &Value, words: &str) {
         let mut line = json!({ "event": event });
@@ -256,7 +279,7 @@ impl<W: Write> Teller<'_, W> {
         }
         if !recovered.is_empty() {
             writeln!(out, "\nWhat the last start left:")?;
-            recovered.iter().try_for_each(|line| writeln!(out, "  {}", plain(line)))?;
+            recovered.iter().try_for_each(|line| writeln!(out, "  {}", plain(&self.zone.within(line))))?;
         }
         writeln!(out)?;
         classes(instance, out)?;

@@ -5,6 +5,8 @@
 //! drain = "30s"               # how long work that is under way is waited for when the instance stops; for ever without it
 //! sweep = "1m"                # how often runs that are not kept any more are removed
 //! outbox = "outbox.jsonl"     # where messages of the outbox go; a relative path is one in the home
+//! log = "warn"                # how much is said of the work on standard error: off, error, warn, info, debug
+//! log_format = "text"         # or "json"
 //!
 //! [job.mail]
 //! command = ["./mail.sh", "--from", "${SHOP_ADDRESS}"]
@@ -22,6 +24,7 @@
 //! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
 //! that text itself; any other `$` stays as it is.
 
+mod log;
 mod read;
 mod span;
 
@@ -35,6 +38,7 @@ use kauri_runtime::run::{Keep, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 
+pub use self::log::{LogFormat, LogLevel, parse_word};
 pub use self::read::ConfigError;
 pub use self::span::{parse_span, show_span};
 
@@ -111,6 +115,10 @@ pub struct Config {
     pub sweep: Setting<Duration>,
     /// Where messages of the outbox go; a relative path is one in the home.
     pub outbox: Setting<PathBuf>,
+    /// How much is said of the work.
+    pub log: Setting<LogLevel>,
+    /// In which form.
+    pub log_format: Setting<LogFormat>,
     /// The classes of jobs, by name.
     pub jobs: BTreeMap<String, JobConfig>,
 }
@@ -121,6 +129,8 @@ impl Default for Config {
             drain: Setting::default(None),
             sweep: Setting::default(SWEEP),
             outbox: Setting::default(OUTBOX.into()),
+            log: Setting::default(LogLevel::Warn),
+            log_format: Setting::default(LogFormat::Text),
             jobs: BTreeMap::new(),
         }
     }
@@ -190,6 +200,8 @@ impl Config {
             ("up.drain".to_owned(), self.drain.value.map(show_span).into(), self.drain.source.clone()),
             ("up.sweep".to_owned(), show_span(self.sweep.value).into(), self.sweep.source.clone()),
             ("up.outbox".to_owned(), self.outbox.value.to_string_lossy().into(), self.outbox.source.clone()),
+            ("up.log".to_owned(), self.log.value.as_str().into(), self.log.source.clone()),
+            ("up.log_format".to_owned(), self.log_format.value.as_str().into(), self.log_format.source.clone()),
         ];
         for (name, job) in &self.jobs {
             all.extend(

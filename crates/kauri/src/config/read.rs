@@ -12,7 +12,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, JobConfig, ScheduleConfig, Setting, Source, parse_span};
+use super::{Config, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span};
 
 /// The longest name of a class.
 const NAME_BYTES_MAX: usize = 100;
@@ -95,6 +95,12 @@ fn read_up(mut table: Table<'_>, config: &mut Config) -> Result<()> {
     }
     if let Some((path, source)) = table.string("outbox")? {
         config.outbox = Setting { value: path.into(), source };
+    }
+    if let Some((value, source)) = table.word("log", &LogLevel::ALL)? {
+        config.log = Setting { value, source };
+    }
+    if let Some((value, source)) = table.word("log_format", &LogFormat::ALL)? {
+        config.log_format = Setting { value, source };
     }
     table.end()
 }
@@ -486,6 +492,8 @@ mod tests {
 drain = "30s"
 sweep = "5m"
 outbox = "/var/${NAME}.jsonl"
+log = "debug"
+log_format = "json"
 
 [job.mail]
 command = ["./mail.sh", "${NAME}", "$$", "$x", "a$${x}b${NAME}c"]

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 use kauri_ledger::{AuditNote, Home, Ledger, LockState, Reconciliation};
 use kauri_runtime::run::{Artifacts, Files, Recovered, Run, RunFault};
 use kauri_runtime::substrate::TreeSubstrate;
-use kauri_runtime::{Error as RuntimeError, Look, Pool, Runtime};
+use kauri_runtime::{Error as RuntimeError, Look, Observer, Pool, Runtime};
 use kauri_tree::Options;
 use kauri_tree::disk::OsDisk;
 use kauri_wire::RunId;
@@ -156,6 +156,18 @@ impl Instance {
     /// # Errors
     /// `Ledger(Locked)` if somebody works there; otherwise what is damaged or cannot be had.
     pub fn start(layout: &Layout, config: Config) -> Result<(Self, Account), UpError> {
+        Self::start_observed(layout, config, None)
+    }
+
+    /// The same, with somebody who is told of everything.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub fn start_observed(
+        layout: &Layout,
+        config: Config,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<(Self, Account), UpError> {
         let died = match Home::probe(layout.home()) {
             Ok(LockState::Stale(holder)) => Some(holder),
             _ => None,
@@ -166,7 +178,7 @@ impl Instance {
         let layout = Layout::of(ledger.home().directory());
         let failures = Arc::new(Failures::default());
         let substrate = open_store(&layout)?;
-        let (runtime, processes) = take_over(&layout, &substrate, Some((&failures, &ledger)))?;
+        let (runtime, processes) = take_over(&layout, &substrate, Some((&failures, &ledger)), observer)?;
         let table = RunTable::new(runtime.clone(), substrate, Arc::clone(&ledger));
         let recovered = runtime.recovered();
         let defined = define(&runtime, &config)?;
@@ -198,7 +210,8 @@ impl Instance {
         let desk = Arc::clone(&self.desk);
         let answering = Arc::new(move |what: &str, args: &serde_json::Value| desk.answer(what, args));
         let server = Server::start(&self.layout, answering);
-        self.server = Some(server.map_err(|error| UpError::System("answer on the control socket".to_owned(), error))?);
+        let answer = || format!("answer on {}", self.layout.socket().display());
+        self.server = Some(server.map_err(|error| UpError::System(answer(), error))?);
         let outbox = self.layout.home().join(&self.config.outbox.value);
         let keeping = Keeping { table, ledger: Arc::clone(&self.ledger), files: self.files.clone() };
         let upkeep = Upkeep::start(&self.runtime, &outbox, self.config.sweep.value, Arc::clone(&self.desk), keeping);
@@ -273,6 +286,12 @@ impl Instance {
         Ok(self.pool.take().map_or(Ok(()), Pool::join)?)
     }
 
+    /// What goes wrong beside the work, if something does: messages that cannot leave, what cannot be removed.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.desk.trouble()
+    }
+
     /// How many processes run now.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -338,7 +357,7 @@ impl fmt::Debug for Instance {
 /// # Errors
 /// If the store is damaged or cannot be had.
 pub fn visit(layout: &Layout) -> Result<(Runtime, usize), UpError> {
-    take_over(layout, &open_store(layout)?, None)
+    take_over(layout, &open_store(layout)?, None, None)
 }
 
 /// Starts the runtime, with an instance's observer and ledger if it is one.
@@ -346,10 +365,14 @@ fn take_over(
     layout: &Layout,
     substrate: &Arc<TreeSubstrate>,
     instance: Option<(&Arc<Failures>, &Arc<Ledger>)>,
+    observer: Option<Arc<dyn Observer>>,
 ) -> Result<(Runtime, usize), UpError> {
     let left = under_way(substrate)?;
     let processes = leftover::end(layout.home(), &left);
     let mut builder = Runtime::builder(Arc::clone(substrate) as _, Arc::new(SystemClock::new())).seed(seed());
+    if let Some(observer) = observer {
+        builder = builder.observer(observer);
+    }
     if let Some((failures, ledger)) = instance {
         failures.fill(&**substrate)?;
         builder = builder.observer(Arc::clone(failures) as _).ledger(Arc::new(RunLedger::new(Arc::clone(ledger))));

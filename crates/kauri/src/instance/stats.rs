@@ -125,6 +125,10 @@ impl Desk {
         lock(&self.state).standing = standing;
     }
 
+    pub(super) fn trouble(&self) -> Option<String> {
+        lock(&self.state).trouble.clone()
+    }
+
     pub(super) fn note_trouble(&self, trouble: Option<String>) {
         lock(&self.state).trouble = trouble;
     }

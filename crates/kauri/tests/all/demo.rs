@@ -169,8 +169,9 @@ fn demo_survives_its_crashes_with_seeds_16_to_20() {
 fn demo_goes_on_where_it_was_killed_and_is_done_once() {
     let home = Scratch::new("demo-resume");
     // A life that kills itself, without anybody to start it again.
-    let args = ["demo", "--home", home.path(), "--orders", "120", "--seed", "3", "--life", "2", "--kills", "3"];
-    let output = kauri(&args, b"");
+    let args = ["demo", "--home", home.path(), "--orders", "120", "--seed", "3", "--kills", "3"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kauri"));
+    let output = command.args(args).env("KAURI_DEMO_LIFE", "2").output().expect("the binary starts");
     assert!(!output.status.success(), "it was to be killed");
     let text = answer(&["demo", "--home", home.path()], b"");
     assert!(text.contains("Nothing lost, nothing doubled: 120 orders"), "{text}");

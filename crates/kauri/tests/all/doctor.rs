@@ -268,9 +268,8 @@ fn every_damaged_page_is_found_by_a_deep_look() {
     assert!(found >= 3, "{found} of the last pages");
 }
 
-#[test]
-fn later_formats_are_told_as_such() {
-    let home = Scratch::filled("doctor-newer");
+/// Makes store and database those of a later program.
+pub(crate) fn make_newer(home: &Scratch) {
     let path = home.layout.store();
     let mut bytes = std::fs::read(&path).expect("there");
     for page in 0..2_usize {
@@ -285,6 +284,12 @@ fn later_formats_are_told_as_such() {
     let mut bytes = std::fs::read(&database).expect("there");
     bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
     std::fs::write(&database, &bytes).expect("written");
+}
+
+#[test]
+fn later_formats_are_told_as_such() {
+    let home = Scratch::filled("doctor-newer");
+    make_newer(&home);
     let report = examine(&home, &[]);
     expect(&report, "store", "fail", "upgrade this program");
     expect(&report, "database", "fail", "upgrade this program");

@@ -1,6 +1,6 @@
 //! `kauri up`, and the commands that talk to it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
@@ -33,7 +33,12 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn start(home: &Scratch) -> (Self, Value) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kauri"))
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_kauri")), home)
+    }
+
+    /// With a command that only lacks its arguments.
+    pub(crate) fn start_by(mut command: Command, home: &Scratch) -> (Self, Value) {
+        let mut child = command
             .args(["up", "--json", "--home", home.path()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -70,6 +75,13 @@ impl Up {
     /// Waits for its end: its exit code.
     pub(crate) fn code(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
+    }
+
+    /// Waits for its end: its exit code, and what it said on standard error.
+    pub(crate) fn last_words(mut self) -> (Option<i32>, String) {
+        let mut words = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut words).expect("text");
+        (self.child.wait().expect("a child").code(), words)
     }
 
     pub(crate) fn kill(mut self) {
@@ -554,24 +566,118 @@ fn wrong_configurations_and_arguments_are_refused_with_the_fix() {
     }
 }
 
+/// A setting, and what each of those who can say something about it says.
+struct Said {
+    key: &'static str,
+    default: Value,
+    file: (&'static str, usize),
+    variable: &'static str,
+    flag: &'static str,
+    values: [&'static str; 3],
+}
+
+const SAID_CONFIG: &str = r#"[up]
+drain = "1s"
+sweep = "2s"
+outbox = "file.jsonl"
+log = "error"
+log_format = "text"
+"#;
+
+fn said() -> [Said; 5] {
+    let of = |key, default, line, variable, flag, values: [&'static str; 3]| Said {
+        key,
+        default,
+        file: (values[0], line),
+        variable,
+        flag,
+        values,
+    };
+    [
+        of("up.drain", Value::Null, 2, "KAURI_DRAIN", "--drain", ["1s", "11s", "21s"]),
+        of("up.sweep", json!("1m"), 3, "KAURI_SWEEP", "--sweep", ["2s", "12s", "22s"]),
+        of(
+            "up.outbox",
+            json!("outbox.jsonl"),
+            4,
+            "KAURI_OUTBOX",
+            "--outbox",
+            ["file.jsonl", "variable.jsonl", "flag.jsonl"],
+        ),
+        of("up.log", json!("warn"), 5, "KAURI_LOG", "--log", ["error", "off", "debug"]),
+        of("up.log_format", json!("text"), 6, "KAURI_LOG_FORMAT", "--log-format", ["text", "json", "text"]),
+    ]
+}
+
 #[test]
 fn flags_count_more_than_the_environment_and_that_more_than_the_file() {
-    let home = home("up-precedence", "[up]\ndrain = \"1s\"\noutbox = \"file.jsonl\"\n");
-    let shown = |env: &[(&str, &str)]| {
+    let (home, bare) = (home("up-precedence", SAID_CONFIG), Scratch::new("up-precedence-bare"));
+    let shown = |home: &Scratch, env: &[(&str, &str)], flags: &[&str], key: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kauri"));
-        command.args(["config", "show", "--json", "--home", home.path()]).envs(env.iter().copied());
+        for said in said() {
+            command.env_remove(said.variable);
+        }
+        command.args(["config", "show", "--json", "--home", home.path()]).args(flags).envs(env.iter().copied());
         let settings = objects(&command.output().expect("it runs").stdout);
-        let find = |key: &str| {
-            let found = settings.iter().find(|setting| setting["key"] == key).expect("a setting");
-            (found["value"].clone(), found["source"].as_str().expect("text").to_owned())
-        };
-        (find("up.drain"), find("up.sweep"))
+        let found = settings.iter().find(|setting| setting["key"] == key).expect("a setting");
+        (found["value"].clone(), found["source"].as_str().expect("text").to_owned())
     };
-    assert_eq!(shown(&[]).0, (json!("1s"), "file, line 2".to_owned()));
-    assert_eq!(shown(&[]).1, (json!("1m"), "default".to_owned()));
-    let env = [("KAURI_DRAIN", "2s"), ("KAURI_SWEEP", "3s")];
-    assert_eq!(shown(&env).0, (json!("2s"), "environment, $KAURI_DRAIN".to_owned()));
-    assert_eq!(shown(&env).1, (json!("3s"), "environment, $KAURI_SWEEP".to_owned()));
+    let all: Vec<String> = {
+        let settings = objects(&on(&bare, &["config", "show", "--json"]).stdout);
+        settings.iter().map(|setting| setting["key"].as_str().expect("text").to_owned()).collect()
+    };
+    assert_eq!(all, said().map(|said| said.key), "a setting that nobody tries here");
+    for Said { key, default, file, variable, flag, values: [_, of_variable, of_flag] } in said() {
+        let (env, flags) = ([(variable, of_variable)], [flag, of_flag]);
+        let of_file = (json!(file.0), format!("file, line {}", file.1));
+        assert_eq!(shown(&bare, &[], &[], key), (default, "default".to_owned()));
+        assert_eq!(shown(&home, &[], &[], key), of_file);
+        assert_eq!(shown(&home, &[(variable, "")], &[], key), of_file, "nothing is said by an empty one");
+        let of_environment = (json!(of_variable), format!("environment, ${variable}"));
+        assert_eq!(shown(&bare, &env, &[], key), of_environment);
+        assert_eq!(shown(&home, &env, &[], key), of_environment);
+        for (home, env) in [(&bare, &[][..]), (&home, &[]), (&bare, &env), (&home, &env)] {
+            assert_eq!(shown(home, env, &flags, key), (json!(of_flag), format!("flag, {flag}")));
+        }
+    }
+}
+
+#[test]
+fn an_instance_obeys_whoever_counts_most() {
+    // What is made, and what the environment and the flags say.
+    let cases = [
+        ("outbox.jsonl", "", ""),
+        ("file.jsonl", "", ""),
+        ("variable.jsonl", "variable.jsonl", ""),
+        ("flag.jsonl", "variable.jsonl", "--outbox flag.jsonl --drain 50ms"),
+    ];
+    for (at, (expected, variable, flags)) in cases.into_iter().enumerate() {
+        let file =
+            if at == 0 { SLOW.to_owned() } else { format!("[up]\ndrain = \"9h\"\noutbox = \"file.jsonl\"\n{SLOW}") };
+        let home = home(&format!("up-obeys-{at}"), &file);
+        let mut command = Command::new("sh");
+        command.args(["-c", "kauri=$1; shift; up=$1; shift; exec $kauri $up \"$@\" $MORE", "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_kauri")).env("KAURI_OUTBOX", variable).env("MORE", flags);
+        // The time to drain comes from the environment where the file says hours, and from a flag where the environment does.
+        match at {
+            2 => drop(command.env("KAURI_DRAIN", "50ms")),
+            3 => drop(command.env("KAURI_DRAIN", "9h")),
+            _ => drop(command.env_remove("KAURI_DRAIN")),
+        }
+        let (up, _) = Up::start_by(command, &home);
+        let others = ["outbox.jsonl", "file.jsonl", "variable.jsonl", "flag.jsonl"];
+        let made: Vec<&str> = others.into_iter().filter(|name| home.file(name).exists()).collect();
+        assert_eq!(made, [expected]);
+        if at >= 2 {
+            let run = up.submit(&["slow"]);
+            wait_until("it has begun", || !log(&home, &run).is_empty());
+            up.signal(Signal::TERM);
+            up.hear("draining");
+            assert_eq!((&up.hear("ended")["killed"], up.code()), (&json!(1), Some(1)), "{expected}");
+        } else {
+            up.kill();
+        }
+    }
 }
 
 #[test]
@@ -581,11 +687,11 @@ fn a_home_that_is_damaged_or_belongs_to_nobody_is_refused_and_left_alone() {
     bytes.iter_mut().take(16_384).for_each(|byte| *byte ^= 0x5a);
     std::fs::write(home.layout.store(), &bytes).expect("written");
     let line = refusal(&["up", "--home", home.path()], b"");
-    assert!(line.contains("the store: "), "{line}");
+    assert!(line.contains("store.kauri: "), "{line}");
     assert_eq!(std::fs::read(home.layout.store()).expect("there"), bytes);
     assert_eq!(on(&home, &["doctor"]).status.code(), Some(2));
     let line = refusal(&["submit", "mail", "--home", home.path()], b"");
-    assert!(line.contains("the store: "), "{line}");
+    assert!(line.contains("store.kauri: "), "{line}");
 
     let file = Scratch::new("up-file");
     std::fs::write(file.file("home"), b"").expect("written");

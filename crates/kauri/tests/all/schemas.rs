@@ -118,18 +118,24 @@ fn commands_under(path: &[String]) -> Vec<String> {
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Every command that prints JSON when asked to.
-fn commands_with_json() -> BTreeSet<String> {
-    let (mut found, mut open) = (BTreeSet::new(), vec![Vec::<String>::new()]);
+/// Every command that has none under it, with its help.
+pub(crate) fn all_commands() -> Vec<(Vec<String>, String)> {
+    let (mut found, mut open) = (Vec::new(), vec![Vec::<String>::new()]);
     while let Some(path) = open.pop() {
         let under = commands_under(&path);
         if under.is_empty() {
             let args: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
-            found.extend(answer(&args, b"").contains("--json").then(|| path.join("-")));
+            found.push((path.clone(), answer(&args, b"")));
         }
         open.extend(under.into_iter().map(|name| [&path[..], &[name]].concat()));
     }
     found
+}
+
+/// Every command that prints JSON when asked to.
+fn commands_with_json() -> BTreeSet<String> {
+    let with_json = all_commands().into_iter().filter(|(_, help)| help.contains("--json"));
+    with_json.map(|(path, _)| path.join("-")).collect()
 }
 
 /// Runs commands and holds what they print against their schemas.

@@ -121,6 +121,32 @@ fn a_run_is_retried_from_one_of_its_steps() {
 }
 
 #[test]
+fn as_much_is_said_of_the_work_as_was_asked_for_and_in_the_form_that_was() {
+    let config = format!("{HELLO}\n[job.bad]\ncommand = [\"false\"]\nretry = {{ attempts = 1 }}\n");
+    let said = |name: &str, log: &str| -> Vec<String> {
+        let home = home(&format!("work-log-{name}"), &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kauri"));
+        command.env("KAURI_LOG", log).env("KAURI_LOG_FORMAT", if name == "json" { "json" } else { "text" });
+        let (up, _) = Up::start_by(command, &home);
+        up.say(&["submit", "hello", "--wait"]);
+        let run = up.submit(&["bad"]);
+        assert_eq!(on(&home, &["runs", "wait", &run]).status.code(), Some(1));
+        up.signal(Signal::TERM);
+        let (code, words) = up.last_words();
+        assert_eq!(code, Some(0));
+        words.lines().map(str::to_owned).collect()
+    };
+    assert_eq!(said("off", "off"), [""; 0]);
+    let warned = said("warn", "warn");
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("WARN  run ") && warned[0].contains("of bad: script_error, attempt 1"), "{warned:?}");
+    let told = said("json", "info");
+    let told = objects(told.join("\n").as_bytes());
+    let ended: Vec<_> = told.iter().map(|line| (line["class"].clone(), line["level"].clone())).collect();
+    assert_eq!(ended, [(json!("hello"), json!("info")), (json!("bad"), json!("warn"))], "{told:?}");
+}
+
+#[test]
 fn the_screen_says_what_runs_what_was_found_and_what_nothing_runs() {
     let home = home("work-screen", HELLO);
     home.leave_orphan("mail-9");

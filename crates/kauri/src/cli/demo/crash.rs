@@ -19,6 +19,9 @@ const FEW_POINTS: u64 = 30;
 /// The longest time that a process is killed after a point: so it dies in the middle of things, too.
 const LAG_MICROS: u64 = 1_500;
 
+/// Which life of the process this is: nothing for people, so no flag of theirs.
+pub(super) const LIFE: &str = "KAURI_DEMO_LIFE";
+
 /// Points at which the process may die. They are counted, and at one of them, or a little later, it does.
 #[derive(Debug)]
 pub(super) struct Points {
@@ -117,9 +120,9 @@ pub(super) fn live(
 ) -> Result<End, super::Trouble> {
     let wrong = |what: &str, error: std::io::Error| super::Trouble::Wrong(format!("cannot {what}: {error}"));
     let this = std::env::current_exe().map_err(|error| wrong("find this program", error))?;
-    let numbers = [("--orders", plan.orders), ("--seed", plan.seed), ("--life", life), ("--kills", kills)];
+    let numbers = [("--orders", plan.orders), ("--seed", plan.seed), ("--kills", kills)];
     let mut command = Command::new(this);
-    command.arg("demo").arg("--home").arg(home);
+    command.arg("demo").arg("--home").arg(home).env(LIFE, life.to_string());
     for (name, number) in numbers {
         command.arg(name).arg(number.to_string());
     }

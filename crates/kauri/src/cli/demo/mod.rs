@@ -64,9 +64,6 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Which life of the process this is
-    #[arg(long, hide = true)]
-    life: Option<u64>,
 }
 
 const ORDERS: u64 = 2_000;
@@ -74,7 +71,7 @@ const ORDERS: u64 = 2_000;
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = Layout::of(home(args)?);
     let (plan, is_done) = plan(args, &layout)?;
-    if let Some(life) = args.life {
+    if let Some(life) = std::env::var(crash::LIFE).ok().and_then(|life| life.parse().ok()) {
         return live(args, &layout, plan, life, out);
     }
     let began = Instant::now();

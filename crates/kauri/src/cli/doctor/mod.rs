@@ -19,6 +19,8 @@ use serde_json::json;
 use self::check::{Check, Status};
 use super::Trouble;
 use super::home::HomeArgs;
+use super::progress::Progress;
+use super::table::Zone;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -45,6 +47,8 @@ pub(crate) struct Args {
     /// Repair what is safe to repair: modes, torn tails, what a crash left. Takes the lock of the home
     #[arg(long)]
     fix: bool,
+    #[command(flatten)]
+    zone: Zone,
 }
 
 /// What every check may ask.
@@ -76,12 +80,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     let layout = args.home.layout();
     let fixed = if args.fix { fix::fix(&layout)? } else { Vec::new() };
     let patient = Patient::new(layout, args.deep);
+    let progress = Progress::of("examining", !args.json);
     let checks = examine(&patient);
+    drop(progress);
     let worst = checks.iter().map(|check| check.status).filter(|status| *status != Status::Skip).max();
     let worst = worst.unwrap_or(Status::Ok);
     match args.json {
         true => print_json(&patient, &checks, worst, &fixed, out)?,
-        false => print_text(&patient, &checks, worst, &fixed, out)?,
+        false => print_text(&patient, &checks, worst, &fixed, args.zone, out)?,
     }
     match worst {
         Status::Ok | Status::Skip => Ok(()),
@@ -118,14 +124,15 @@ fn print_text(
     checks: &[Check],
     worst: Status,
     fixed: &[String],
+    zone: Zone,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let depth = if patient.is_deep { "everything" } else { "a short look; --deep looks at everything" };
     writeln!(out, "{} ({depth})", patient.layout.home().display())?;
     fixed.iter().try_for_each(|done| writeln!(out, "fixed  {done}"))?;
     for check in checks {
-        writeln!(out, "{:<5}  {:<13} {}", check.status, check.name, check.what)?;
-        check.details.iter().try_for_each(|detail| writeln!(out, "{:22}- {detail}", ""))?;
+        writeln!(out, "{:<5}  {:<13} {}", check.status, check.name, zone.within(&check.what))?;
+        check.details.iter().try_for_each(|detail| writeln!(out, "{:22}- {}", "", zone.within(detail)))?;
         if let Some(todo) = &check.todo {
             writeln!(out, "{:22}> {todo}", "")?;
         }

@@ -148,7 +148,7 @@ impl Inside<'_> {
         let stuck: Vec<String> = stuck
             .map(|row| {
                 let of = row.lease.incarnation;
-                format!("worker {}: {}, of start {of}", row.worker, many(row.messages.len() as u64, "message"))
+                format!("worker {}: {}, of start {of}", row.key.worker, many(row.messages.len() as u64, "message"))
             })
             .collect();
         if stuck.is_empty() {

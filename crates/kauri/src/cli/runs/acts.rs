@@ -14,7 +14,7 @@ use crate::cli::Trouble;
 use crate::cli::ask::{Reach, connect, note, said};
 use crate::cli::home::{HomeArgs, look, span, there};
 use crate::cli::submit::{given, input, say_idle};
-use crate::cli::table::{moment, plain, short};
+use crate::cli::table::{Zone, plain, short};
 
 /// How many events are read in one go.
 const PAGE: usize = 512;
@@ -28,6 +28,8 @@ pub(super) struct TailArgs {
     /// From this number on
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     from: u64,
+    #[command(flatten)]
+    zone: Zone,
 }
 
 #[derive(clap::Args)]
@@ -37,6 +39,8 @@ pub(super) struct WaitArgs {
     /// So long at most, as 30s; for ever without it
     #[arg(long, value_name = "SPAN", value_parser = kauri::parse_span)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    zone: Zone,
 }
 
 #[derive(clap::Args)]
@@ -166,7 +170,7 @@ pub(super) fn tail(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl 
             Err(error) => return Err(said(error, json, out)),
         };
         let events = found["events"].as_array().map_or(&[][..], Vec::as_slice);
-        events.iter().try_for_each(|event| print(event, json, out))?;
+        events.iter().try_for_each(|event| print(event, args.zone, json, out))?;
         out.flush()?;
         from = found["next"].as_u64().unwrap_or(from);
         if found["over"] == true {
@@ -184,7 +188,7 @@ fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write)
         let (events, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
         for event in &events {
             let event = event.to_json(&run).map_err(|error| Trouble::Wrong(error.to_string()))?;
-            print(&event, json, out)?;
+            print(&event, args.zone, json, out)?;
         }
         from += events.len() as u64;
         if events.len() < PAGE {
@@ -205,7 +209,7 @@ fn gone() -> Trouble {
 }
 
 /// An event as a line for people.
-fn print(event: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn print(event: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if json {
         return Ok(writeln!(out, "{event}")?);
     }
@@ -218,13 +222,14 @@ fn print(event: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble>
         "run_complete" if payload.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
         _ => payload.to_string(),
     };
-    let line = format!("{} {kind:<12} {}", text(&event["ts"]), short(&what, 500));
+    let line = format!("{} {kind:<12} {}", zone.text(&text(&event["ts"])), short(&what, 500));
     Ok(writeln!(out, "{}", plain(line.trim_end()))?)
 }
 
 pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if let Some(client) = connect(&there(home)?)? {
-        return wait_for(&mut Reach::Instance(client), &args.run.to_string(), args.timeout, json, out);
+        let told = Told { most: args.timeout, zone: args.zone, json };
+        return wait_for(&mut Reach::Instance(client), &args.run.to_string(), &told, out);
     }
     let read = |look: &Look<'_>| some(look.lineage(args.run));
     let lineage = found(args.run, json, look(home, read)?.flatten(), out)?;
@@ -232,12 +237,12 @@ pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl 
     let job = lineage.run.job.clone();
     let attempts = lineage.descendants.into_iter().filter(|run| run.job == job).chain([lineage.run]);
     let last = attempts.max_by_key(kauri::runtime::run::Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
-    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, None, json, out) }
+    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, None, args.zone, json, out) }
 }
 
 /// Prints how a job ended, which is the answer.
-fn ended(run: &Value, why: Option<&str>, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    print_end(run, json, out)?;
+fn ended(run: &Value, why: Option<&str>, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    print_end(run, zone, json, out)?;
     if let Some(why) = why.filter(|_| !json) {
         why.lines().try_for_each(|line| writeln!(out, "  {}", plain(line)))?;
     }
@@ -245,14 +250,16 @@ fn ended(run: &Value, why: Option<&str>, json: bool, out: &mut impl Write) -> Re
     if is_well { Ok(()) } else { Err(Trouble::No) }
 }
 
+/// How long is waited for a job, and how its end is told.
+pub(crate) struct Told {
+    pub(crate) most: Option<Duration>,
+    pub(crate) zone: Zone,
+    pub(crate) json: bool,
+}
+
 /// Waits for the job of a run, and tells how it ended.
-pub(crate) fn wait_for(
-    reach: &mut Reach,
-    run: &str,
-    most: Option<Duration>,
-    json: bool,
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
+pub(crate) fn wait_for(reach: &mut Reach, run: &str, told: &Told, out: &mut impl Write) -> Result<(), Trouble> {
+    let Told { most, zone, json } = *told;
     let began = Instant::now();
     loop {
         let left = most.map_or(PATIENCE, |most| most.saturating_sub(began.elapsed()).min(PATIENCE));
@@ -263,7 +270,7 @@ pub(crate) fn wait_for(
         };
         let run = &found["run"];
         if found["over"] == true {
-            return ended(run, found["message"].as_str(), json, out);
+            return ended(run, found["message"].as_str(), zone, json, out);
         }
         if !reach.is_running() {
             return Err(idle(run));
@@ -275,12 +282,12 @@ pub(crate) fn wait_for(
     }
 }
 
-fn print_end(run: &Value, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn print_end(run: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if json {
         return Ok(writeln!(out, "{run}")?);
     }
     let text = |name: &str| run[name].as_str().unwrap_or_default();
     let took = run["ran_ms"].as_u64().map_or_else(String::new, |took| format!(" after {took} ms"));
-    let ended = if text("ended").is_empty() { moment(0) } else { text("ended").to_owned() };
+    let ended = zone.text(text("ended"));
     Ok(writeln!(out, "{} in attempt {}{took}, at {ended}", text("outcome"), run["attempt"])?)
 }

@@ -18,7 +18,7 @@ use super::home::{HomeArgs, look, span};
 use super::table::{Zone, list, more, plain, short};
 use super::watch::Watch;
 
-pub(crate) use self::acts::wait_for;
+pub(crate) use self::acts::{Told, wait_for};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -72,6 +72,8 @@ enum Command {
     Show {
         /// The run
         run: RunId,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Print what a run said, in order; exit code 1 if there is no such run
     Events {
@@ -83,6 +85,8 @@ enum Command {
         /// At most so many
         #[arg(long, default_value_t = 1000, value_name = "ROWS")]
         limit: usize,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Print the runs above and under a run as a tree; exit code 1 if there is no such run
     Lineage {
@@ -106,6 +110,8 @@ enum Command {
     Report {
         /// The run
         run: RunId,
+        #[command(flatten)]
+        zone: Zone,
     },
 }
 
@@ -130,21 +136,24 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
             list(rows, args.json, &["RUN", "STATE", "CLASS", "JOB", "ATTEMPT", "MADE", "EVENTS"], "no runs", out)?;
             more(runs.len(), *limit, runs.last().map(|run| run.id.to_string()), args.json, out)
         }),
-        Command::Show { run } => {
+        Command::Show { run, zone } => {
             let found = found(*run, args.json, look(&args.home, |look| some(look.run(*run)))?.flatten(), out)?;
-            show(&found, args.json, out)
+            show(&found, *zone, args.json, out)
         }
-        Command::Events { run, from, limit } => print_events(&args.home, *run, *from, *limit, args.json, out),
+        Command::Events { run, from, limit, zone } => {
+            let said = Said { run: *run, from: *from, limit: *limit };
+            print_events(&args.home, &said, *zone, args.json, out)
+        }
         Command::Lineage { run } => print_lineage(&args.home, *run, args.json, out),
         Command::Tail(tail) => acts::tail(&args.home, tail, args.json, out),
         Command::Wait(wait) => acts::wait(&args.home, wait, args.json, out),
         Command::Cancel { run } => acts::cancel(&args.home, *run, args.json, out),
         Command::Retry(retry) => acts::retry(&args.home, retry, args.json, out),
         Command::Signal(signal) => acts::signal(&args.home, signal, args.json, out),
-        Command::Report { run } => {
+        Command::Report { run, zone } => {
             let read = |look: &Look<'_>| some(report::read(look, *run));
             let found = found(*run, args.json, look(&args.home, read)?.flatten(), out)?;
-            report::print(&found, args.json, out)
+            report::print(&found, *zone, args.json, out)
         }
     }
 }
@@ -161,6 +170,8 @@ pub(crate) struct EventsArgs {
     /// At most so many
     #[arg(long, default_value_t = 1000, value_name = "ROWS")]
     limit: usize,
+    #[command(flatten)]
+    zone: Zone,
     #[command(flatten)]
     home: HomeArgs,
     /// Print JSON, one object a line
@@ -181,33 +192,34 @@ pub(crate) struct LineageArgs {
 }
 
 pub(crate) fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), Trouble> {
-    print_events(&args.home, args.run, args.from, args.limit, args.json, out)
+    let said = Said { run: args.run, from: args.from, limit: args.limit };
+    print_events(&args.home, &said, args.zone, args.json, out)
 }
 
 pub(crate) fn lineage(args: &LineageArgs, out: &mut impl Write) -> Result<(), Trouble> {
     print_lineage(&args.home, args.run, args.json, out)
 }
 
-fn print_events(
-    home: &HomeArgs,
+/// Which events of which run.
+struct Said {
     run: RunId,
     from: u64,
     limit: usize,
-    json: bool,
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
+}
+
+fn print_events(home: &HomeArgs, said: &Said, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let read = |look: &Look<'_>| {
-        some(look.run(run).and_then(|run| {
-            let events = look.events(run.id, from, limit)?;
+        some(look.run(said.run).and_then(|run| {
+            let events = look.events(run.id, said.from, said.limit)?;
             Ok((run, events))
         }))
     };
-    let (run, events) = found(run, json, look(home, read)?.flatten(), out)?;
+    let (run, events) = found(said.run, json, look(home, read)?.flatten(), out)?;
     let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
     let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
     let cells = |value: &Value| {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        vec![value["seq"].to_string(), text("ts"), text("type"), short(&value["payload"].to_string(), 100)]
+        vec![value["seq"].to_string(), zone.text(&text("ts")), text("type"), short(&value["payload"].to_string(), 100)]
     };
     let rows = values.iter().map(|value| (value.clone(), cells(value)));
     list(rows, json, &["SEQ", "TIME", "TYPE", "PAYLOAD"], "it has said nothing", out)
@@ -281,7 +293,7 @@ fn cells(run: &Run, zone: Zone) -> Vec<String> {
     ]
 }
 
-fn show(run: &Run, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn show(run: &Run, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let value = to_json(run);
     if json {
         return Ok(writeln!(out, "{value}")?);
@@ -289,6 +301,7 @@ fn show(run: &Run, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     for (name, value) in value.as_object().into_iter().flatten() {
         let text = match value {
             Value::Null => continue,
+            Value::String(text) if matches!(&**name, "created" | "started" | "ended") => zone.text(text),
             Value::String(text) => plain(text),
             other => other.to_string(),
         };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::to_json;
 use crate::cli::Trouble;
-use crate::cli::table::{plain, short};
+use crate::cli::table::{Zone, plain, short};
 
 /// How many events are read in one go.
 const PAGE: usize = 512;
@@ -69,7 +69,7 @@ impl Report {
     }
 }
 
-pub(super) fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if json {
         let value = json!({
             "run": to_json(&report.run),
@@ -85,7 +85,8 @@ pub(super) fn print(report: &Report, json: bool, out: &mut impl Write) -> Result
     let text = |name: &str| run[name].as_str().unwrap_or("-").to_owned();
     writeln!(out, "run      {}\njob      {} ({})", text("run_id"), plain(&text("job_id")), plain(&text("class")))?;
     writeln!(out, "state    {}, attempt {} of {} so far", text("state"), run["attempt"], report.attempts.len())?;
-    writeln!(out, "made     {}\nstarted  {}\nended    {}", text("created"), text("started"), text("ended"))?;
+    let [made, started, ended] = ["created", "started", "ended"].map(|name| zone.text(&text(name)));
+    writeln!(out, "made     {made}\nstarted  {started}\nended    {ended}")?;
     for (name, what) in [("queued_ms", "waited"), ("ran_ms", "took")] {
         if let Some(millis) = run[name].as_u64() {
             writeln!(out, "{what:<8} {millis} ms")?;

@@ -13,6 +13,7 @@ use kauri::tree::disk::OsDisk;
 use kauri::tree::{Error, Options, Snapshot, Store};
 
 use super::Trouble;
+use super::table::Zone;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -222,6 +223,8 @@ enum Command {
     Pins {
         /// The store's file
         file: PathBuf,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Give the store as it is now a name, under which it can be looked at until `unpin`
     Pin {
@@ -232,6 +235,8 @@ enum Command {
         /// When it was made, in milliseconds since 1970 (UTC); now, if nothing is said
         #[arg(long, value_name = "MS")]
         when: Option<u64>,
+        #[command(flatten)]
+        zone: Zone,
     },
     /// Take a pin away, and free what only it saw; exit code 1, and why on standard error, if there was none
     Unpin {
@@ -275,8 +280,8 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<(), Trouble> {
         Command::Restore { file, stream, update: true, .. } => whole::update(&file, &stream, manner, out),
         Command::Restore { file, stream, page_bytes, .. } => whole::restore(&file, &stream, page_bytes, manner, out),
         Command::Compact { file } => whole::compact(&file, manner, out),
-        Command::Pins { file } => pins::list(&file, manner, out),
-        Command::Pin { file, name, when } => pins::pin(&file, &name, when, manner, out),
+        Command::Pins { file, zone } => pins::list(&file, zone, manner, out),
+        Command::Pin { file, name, when, zone } => pins::pin(&file, &name, when, zone, manner, out),
         Command::Unpin { file, name } => pins::unpin(&file, &name),
         Command::Get { file, table, key, as_of } => rows::get(&file, &as_of, &table, &key, manner, out),
         Command::Scan { file, table, range, as_of, limit, reverse, keys } => {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Manner, counted, open_to_read, open_to_write, there_are, wrong};
 use crate::cli::Trouble;
-use crate::cli::table::moment;
+use crate::cli::table::Zone;
 
 /// The version that a pin names.
 pub(super) fn version<'s>(store: &'s Store, path: &Path, pin: &str) -> Result<Snapshot<'s>, Trouble> {
@@ -25,21 +25,22 @@ fn no_pin(store: &Store, path: &Path, pin: &str) -> String {
     format!("{}: there is no pin `{pin}`; {}", path.display(), there_are(pins.iter().map(|pin| &*pin.name)))
 }
 
-pub(super) fn list(path: &Path, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
-    open_to_read(path)?.pins().iter().try_for_each(|pin| tell(pin, manner, out))
+pub(super) fn list(path: &Path, zone: Zone, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+    open_to_read(path)?.pins().iter().try_for_each(|pin| tell(pin, zone, manner, out))
 }
 
 pub(super) fn pin(
     path: &Path,
     name: &str,
     when: Option<u64>,
+    zone: Zone,
     manner: Manner,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let store = open_to_write(path)?;
     let when = when.unwrap_or_else(now_ms);
     let pin = store.pin(name, when).map_err(|error| wrong(path, &error))?;
-    tell(&pin, manner, out)
+    tell(&pin, zone, manner, out)
 }
 
 pub(super) fn unpin(path: &Path, name: &str) -> Result<(), Trouble> {
@@ -50,7 +51,7 @@ pub(super) fn unpin(path: &Path, name: &str) -> Result<(), Trouble> {
     }
 }
 
-fn tell(pin: &Pin, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
+fn tell(pin: &Pin, zone: Zone, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> {
     let Pin { name, version, when, tables, rows, .. } = pin;
     match manner.json {
         true => {
@@ -59,15 +60,15 @@ fn tell(pin: &Pin, manner: Manner, out: &mut impl Write) -> Result<(), Trouble> 
         }
         false => {
             let (tables, rows) = (counted(*tables, "table"), counted(*rows, "row"));
-            writeln!(out, "{name}\t{}\t{tables}, {rows}", at(*when))?;
+            writeln!(out, "{name}\t{}\t{tables}, {rows}", at(*when, zone))?;
         }
     }
     Ok(())
 }
 
 /// A moment; a number that is none is printed as it is.
-fn at(when: u64) -> String {
-    i64::try_from(when).map_or_else(|_| when.to_string(), moment)
+fn at(when: u64, zone: Zone) -> String {
+    i64::try_from(when).map_or_else(|_| when.to_string(), |when| zone.moment(when))
 }
 
 /// Milliseconds since 1970. A clock before that says 0.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use kauri::tree::{Checkpoint, Error, Options, Report, Store};
@@ -156,7 +157,9 @@ pub(super) fn checkpoint(
             error => wrong(path, &error),
         });
     }
-    let file = File::create_new(stream).map_err(|error| match error.kind() {
+    // As much of a secret as the store itself.
+    let made = File::options().write(true).create_new(true).mode(0o600).open(stream);
+    let file = made.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Trouble::Wrong(format!("{}: expected no file there yet", stream.display()))
         }
