@@ -47,6 +47,7 @@ fn arguments(path: &[String], help: &str, home: &Scratch, aside: &Scratch) -> Ve
     let more: &[&str] = match &*name {
         "demo" => &["--orders", "20"],
         "bench" => &["--seconds", "0.01", "--dir", aside.path()],
+        "runs retry" => &["019d2c5e-7a10-7c3e-8f00-0123456789ab"],
         "store diff" => &[&store],
         "up" => &["--json"],
         _ => &[],
