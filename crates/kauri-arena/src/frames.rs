@@ -201,14 +201,17 @@ impl Frames {
     /// The frame of a page; its chunk is mapped if it was not.
     pub(crate) fn frame_or_map(&self, page: u32) -> Frame<'_> {
         if self.frame(page).is_none() {
-            self.map(page / CHUNK_PAGES);
+            self.map(page);
         }
         self.frame(page).expect("its chunk was just mapped")
     }
 
+    /// Maps the chunk of a page, which is its first to be used.
     #[cold]
-    fn map(&self, chunk: u32) {
-        let mapped = map_chunk(self.chunk_bytes(), self.resident.is_none());
+    fn map(&self, page: u32) {
+        let chunk = page / CHUNK_PAGES;
+        let first = self.resident.is_none().then(|| (page % CHUNK_PAGES) as usize * self.page_bytes);
+        let mapped = map_chunk(self.chunk_bytes(), first);
         #[cfg(loom)]
         self.model_stamps(mapped);
         let cell = &self.chunks[chunk as usize];
@@ -478,9 +481,10 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Zeroed memory, aligned for huge pages. All but its first two megabytes may be backed by them if `huge`: a small store stays
-/// small.
-fn map_chunk(bytes: usize, huge: bool) -> *mut u8 {
+/// Zeroed memory, aligned for huge pages. If `first` says which byte is used first, it may be backed by them, all but its first two
+/// megabytes and those around that byte: a small store stays small, and who opens a long one to read a page does not wait until two
+/// megabytes are filled with zeros.
+fn map_chunk(bytes: usize, first: Option<usize>) -> *mut u8 {
     let start = map(bytes + HUGE_BYTES);
     let before = start.align_offset(HUGE_BYTES).min(HUGE_BYTES);
     // SAFETY: `before <= HUGE_BYTES`, so the aligned chunk of `bytes` lies inside the mapping.
@@ -491,7 +495,11 @@ fn map_chunk(bytes: usize, huge: bool) -> *mut u8 {
     unsafe { unmap(start, before) };
     // SAFETY: so is what is behind it.
     unsafe { unmap(end, HUGE_BYTES - before) };
-    if huge && bytes > HUGE_BYTES {
+    if let Some(first) = first.filter(|first| bytes > HUGE_BYTES && *first < bytes) {
+        // SAFETY: the chunk is longer than this.
+        let first = unsafe { chunk.add(first) };
+        // SAFETY: a byte of the chunk, which nobody else knows of; it is zero and stays so.
+        unsafe { first.write_volatile(0) };
         // SAFETY: the chunk is longer than this.
         let rest = unsafe { chunk.add(HUGE_BYTES) };
         // SAFETY: advice on a part of the mapping just made; it changes no bytes. That it may be refused does no harm.
