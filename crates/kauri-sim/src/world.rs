@@ -59,7 +59,7 @@ pub struct WorldTrial {
 }
 
 /// Each leaves out one kind of fault.
-pub(crate) const WITHOUT: [fn(&mut Faults); 9] = [
+pub(crate) const WITHOUT: [fn(&mut Faults); 11] = [
     |faults| faults.crash_before = 0,
     |faults| faults.crash_after = 0,
     |faults| faults.crash_between = 0,
@@ -69,6 +69,8 @@ pub(crate) const WITHOUT: [fn(&mut Faults); 9] = [
     |faults| faults.jump_forward = 0,
     |faults| faults.jump_back = 0,
     |faults| faults.full = 0,
+    |faults| faults.slow = 0,
+    |faults| faults.stall = 0,
 ];
 
 /// What happened in a world.
