@@ -17,6 +17,7 @@ use crate::hold::{Hold, Renewed};
 use crate::merge::{Merge, SeenRanges};
 use crate::named_lease::{self, Acquired, Released};
 use crate::read::{Read, Write};
+use crate::runtime::Shared;
 use crate::schema::{self, APP_STATE};
 use crate::substrate::{Bytes, Change, KeyRange, Reads, Rows, Seen, SeenRange, TableName, Writes};
 use crate::time::Now;
@@ -88,7 +89,7 @@ pub struct Atomic<'a> {
     ranges: SeenRanges,
     setting: Setting,
     /// The lease on the message that is handled.
-    hold: Option<&'a Hold<'a>>,
+    hold: Option<(&'a Shared, &'a Hold)>,
 }
 
 impl<'a> Atomic<'a> {
@@ -98,8 +99,8 @@ impl<'a> Atomic<'a> {
     }
 
     /// The same block, for messages that are leased.
-    pub(crate) fn holding(self, hold: &'a Hold<'a>) -> Self {
-        Self { hold: Some(hold), ..self }
+    pub(crate) fn holding(self, shared: &'a Shared, hold: &'a Hold) -> Self {
+        Self { hold: Some((shared, hold)), ..self }
     }
 
     /// The present, as it was when the block began.
@@ -264,15 +265,16 @@ impl<'a> Atomic<'a> {
     }
 
     /// Keeps the message that is handled for another term of its lease: for handlers that take longer than
-    /// [`Policy::lease`](crate::Policy::lease). It takes effect at once, whatever becomes of the block.
+    /// [`Policy::lease`](crate::Policy::lease), where nobody does it for them ([`Policy::renewing`](crate::Policy::renewing)). It takes
+    /// effect at once, whatever becomes of the block, and tells whether the message is still this worker's.
     ///
-    /// Without it a handler that is too slow loses its message to another instance, and its commit is refused: nothing is done
-    /// twice, but the work was in vain. A handler that hangs never renews, so its message is not lost with it.
+    /// A handler that is too slow and whose lease nobody renews loses its message to another instance, and its commit is refused:
+    /// nothing is done twice, but the work was in vain.
     ///
     /// # Errors
     /// If the substrate fails.
     pub fn renew(&mut self) -> Result<Renewed> {
-        self.hold.map_or(Ok(Renewed::Unneeded), Hold::renew)
+        self.hold.map_or(Ok(Renewed::Unneeded), |(shared, hold)| hold.renew(shared))
     }
 
     pub(crate) fn setting(&self) -> &Setting {

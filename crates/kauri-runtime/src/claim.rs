@@ -1,7 +1,6 @@
 //! Claiming: which messages a worker takes next, and the leases that say so.
 
-use std::collections::BTreeMap;
-
+use kauri_tree::Durability;
 use kauri_wire::{InboxKey, Key, MessageRef, Seq, Timestamp, WorkerId};
 
 use crate::dead_letter::Reason;
@@ -10,7 +9,7 @@ use crate::lease::{self, Lease};
 use crate::policy::Policy;
 use crate::runtime::{Shared, inbox_key, inbox_range};
 use crate::schema::{DEADLINES, INBOX, LEASES, URGENT};
-use crate::substrate::{Bytes, Change, KeyRange, Rows, Seen, SeenRange};
+use crate::substrate::{Bytes, Change, KeyRange, Rows, Seen, SeenRange, Substrate, Verdict};
 use crate::time::{Mono, Now};
 
 /// A message that a worker has, or is about to have.
@@ -45,8 +44,16 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     rows: Vec<LeaseRow>,
-    /// Which row each message is in.
-    by_seq: BTreeMap<Seq, usize>,
+    /// Messages whose numbers follow each other and that are in one row, in order: instances claim what comes next, so there are few
+    /// of these, however many messages are leased.
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: Seq,
+    last: Seq,
+    row: usize,
 }
 
 #[derive(Debug)]
@@ -73,10 +80,22 @@ impl Leases {
             if except == Some(lease.owner) {
                 continue;
             }
-            leases.by_seq.extend(seqs.iter().map(|seq| (*seq, leases.rows.len())));
+            leases.add_spans(&seqs);
             leases.rows.push(LeaseRow { key: key[..].into(), row: row[..].into(), lease, seqs });
         }
+        leases.spans.sort_unstable_by_key(|span| span.first);
         Ok(leases)
+    }
+
+    /// Adds the messages of the next row.
+    fn add_spans(&mut self, seqs: &[Seq]) {
+        let row = self.rows.len();
+        for seq in seqs {
+            match self.spans.last_mut() {
+                Some(span) if span.row == row && span.last.0.checked_add(1) == Some(seq.0) => span.last = *seq,
+                _ => self.spans.push(Span { first: *seq, last: *seq, row }),
+            }
+        }
     }
 
     /// The lease on a message.
@@ -85,7 +104,28 @@ impl Leases {
     }
 
     fn row_of(&self, key: InboxKey) -> Option<&LeaseRow> {
-        self.by_seq.get(&key.seq).map(|at| &self.rows[*at])
+        self.spans_from(key).first().map(|span| &self.rows[span.row])
+    }
+
+    /// The span that a message is in, and those behind it; nothing if it is in none.
+    fn spans_from(&self, key: InboxKey) -> &[Span] {
+        let at = self.spans.partition_point(|span| span.last < key.seq);
+        let spans = &self.spans[at..];
+        if spans.first().is_some_and(|span| span.first <= key.seq) { spans } else { &[] }
+    }
+
+    /// How far messages are leased from this one on without a gap, by leases that are so; and when the first of those ends.
+    fn reach(&self, key: InboxKey, is_so: impl Fn(&Lease) -> bool) -> Option<(Seq, Mono)> {
+        let mut reached: Option<(Seq, Mono)> = None;
+        for span in self.spans_from(key) {
+            let lease = &self.rows[span.row].lease;
+            let follows = reached.is_none_or(|(last, _)| last.0.checked_add(1) == Some(span.first.0));
+            if !follows || !is_so(lease) {
+                break;
+            }
+            reached = Some((span.last, reached.map_or(lease.deadline, |(_, ends)| ends.min(lease.deadline))));
+        }
+        reached
     }
 
     /// The row of an instance.
@@ -107,6 +147,44 @@ impl Leases {
     }
 }
 
+/// Takes messages out of leases that are not in the inbox: whoever claimed them came too late, and died before it saw that. Nobody
+/// would ever take them over.
+pub(crate) fn forget_what_is_gone(substrate: &dyn Substrate) -> Result<()> {
+    loop {
+        let rows = substrate.snapshot()?;
+        // If a crash takes it away, it is done again.
+        let mut change = Change { base: rows.version(), durability: Durability::None, ..Change::default() };
+        let mut scan = rows.scan(&LEASES, KeyRange::ALL)?;
+        while let Some((key, row)) = scan.next()? {
+            let (Ok(InboxKey { worker, .. }), Ok((lease, seqs))) = (inbox_key(&key), lease::decode_row(&row)) else {
+                continue;
+            };
+            let mut left = Vec::with_capacity(seqs.len());
+            for seq in &seqs {
+                if rows.get(&INBOX, &InboxKey::encode(InboxKey { worker, seq: *seq }))?.is_some() {
+                    left.push(*seq);
+                }
+            }
+            if left.len() == seqs.len() {
+                continue;
+            }
+            change.expect(LEASES, &key[..], Seen::of(Some(&row)));
+            match left.is_empty() {
+                true => change.remove(LEASES, &key[..]),
+                false => change.put(LEASES, &key[..], lease::encode_row(&lease, left)),
+            }
+        }
+        drop(scan);
+        drop(rows);
+        if change.is_empty() {
+            return Ok(());
+        }
+        if let Verdict::Committed(_) = substrate.commit(&change)? {
+            return Ok(());
+        }
+    }
+}
+
 /// What a search found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -117,6 +195,8 @@ pub(crate) struct Found {
     pub(crate) wake_at: Option<Mono>,
     /// Something waits for a concurrency key.
     pub(crate) is_flow_limited: bool,
+    /// There may be more that others could claim.
+    pub(crate) is_cut: bool,
 }
 
 impl Found {
@@ -192,6 +272,9 @@ pub(crate) struct Search<'a> {
 /// How many messages that cannot be claimed are looked past, beyond those that are leased.
 const LOOK_PAST_MAX: usize = 256;
 
+/// Fewer messages than these are passed one by one: finding a place anew costs more.
+const SKIP_MIN: u64 = 8;
+
 /// The state of one search.
 struct Progress<'a> {
     search: &'a Search<'a>,
@@ -210,6 +293,8 @@ struct Progress<'a> {
 
 enum Next {
     Go,
+    /// Others have everything up to this one.
+    GoBehind(Seq),
     Stop,
 }
 
@@ -229,14 +314,25 @@ impl Search<'_> {
                 let key = inbox_key(&key)?;
                 let Some(frame) = rows.get(&INBOX, &InboxKey::encode(key))? else { continue };
                 if let Next::Stop = progress.consider(rows, key, &frame, true)? {
+                    progress.found.is_cut = true;
                     return Ok(progress.finish());
                 }
             }
         }
         let mut inbox = rows.scan(&INBOX, range)?;
         while let Some((key, frame)) = inbox.next()? {
-            if let Next::Stop = progress.consider(rows, inbox_key(&key)?, &frame, false)? {
-                break;
+            let key = inbox_key(&key)?;
+            match progress.consider(rows, key, &frame, false)? {
+                Next::Go => {}
+                Next::GoBehind(seq) if seq.0.saturating_sub(key.seq.0) >= SKIP_MIN => {
+                    let behind = [&InboxKey::encode(InboxKey { seq, ..key })[..], &[0]].concat();
+                    inbox = rows.scan(&INBOX, KeyRange { from: &behind, until: range.until })?;
+                }
+                Next::GoBehind(_) => {}
+                Next::Stop => {
+                    progress.found.is_cut = true;
+                    break;
+                }
             }
         }
         Ok(progress.finish())
@@ -285,19 +381,22 @@ impl Progress<'_> {
         }
         let prior = self.leases.of(key);
         let Some(lease) = self.claim(prior) else {
-            let deadline = prior.map(|lease| lease.deadline);
+            let reached = self.leases.reach(key, |lease| self.claim(Some(*lease)).is_none());
+            let (last, deadline) = reached.unzip();
             self.found.wake_at = [self.found.wake_at, deadline].into_iter().flatten().min();
-            return Ok(Next::Go);
+            return Ok(last.map_or(Next::Go, Next::GoBehind));
         };
         let is_first = self.found.claims.is_empty();
         let is_too_much = self.bytes.saturating_add(frame.len()) > search.policy.batch_bytes_max;
         if !is_first && (prior.is_some() || is_too_much) {
             return Ok(Next::Stop);
         }
-        if self.is_shared && !search.shared.flow().reserve(key, search.owner, prior.is_some()) {
+        if self.is_shared
+            && let Err(last) = search.shared.flow().reserve(key, search.owner, prior.is_some())
+        {
             // Another instance is about to claim it, or has done so since this snapshot.
             self.looked += 1;
-            return Ok(Next::Go);
+            return Ok(Next::GoBehind(last));
         }
         let Ok(flow_key) = self.admit(frame) else {
             search.shared.flow().leave(key, search.owner, None);
@@ -354,4 +453,44 @@ fn deadline(rows: &dyn Rows, key: InboxKey) -> Result<Option<Timestamp>> {
     let damaged = || crate::Error::damaged("deadlines", "a moment of eight bytes");
     let decode = |value: &[u8]| value.try_into().map(i64::from_le_bytes).map(Timestamp).map_err(|_| damaged());
     value.map(|value| decode(&value)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const WORKER: WorkerId = WorkerId(7);
+
+    fn leases(rows: &[(u64, u64, &[u64])]) -> Leases {
+        let mut leases = Leases::default();
+        for (owner, deadline, seqs) in rows {
+            let deadline = Mono(Duration::from_millis(*deadline));
+            let lease = Lease { owner: *owner, deadline, deliveries: 1, incarnation: 1 };
+            let seqs: Vec<Seq> = seqs.iter().copied().map(Seq).collect();
+            leases.add_spans(&seqs);
+            let row = lease::encode_row(&lease, seqs.iter().copied()).into();
+            leases.rows.push(LeaseRow { key: Bytes::default(), row, lease, seqs });
+        }
+        leases.spans.sort_unstable_by_key(|span| span.first);
+        leases
+    }
+
+    #[test]
+    fn leases_are_found_by_message_and_reach_as_far_as_there_is_no_gap() {
+        let leases = leases(&[(1, 50, &[4, 5, 6, 9]), (2, 40, &[1, 2]), (3, 30, &[7, 8]), (4, 20, &[3, 12])]);
+        let key = |seq| InboxKey { worker: WORKER, seq: Seq(seq) };
+        let owner = |seq| leases.of(key(seq)).map(|lease| lease.owner);
+        let owners: Vec<Option<u64>> = (0..=13).map(owner).collect();
+        let expected = [0, 2, 2, 4, 1, 1, 1, 3, 3, 1, 0, 0, 4, 0].map(|owner| (owner > 0).then_some(owner));
+        assert_eq!(owners, expected);
+        let reach =
+            |seq, is_so: fn(&Lease) -> bool| leases.reach(key(seq), is_so).map(|(last, ends)| (last.0, ends.millis()));
+        assert_eq!(reach(1, |_| true), Some((9, 20)));
+        assert_eq!(reach(5, |_| true), Some((9, 30)));
+        assert_eq!(reach(12, |_| true), Some((12, 20)));
+        assert_eq!(reach(1, |lease| lease.owner != 3), Some((6, 20)), "one of them has run out");
+        assert_eq!((reach(0, |_| true), reach(10, |_| true), reach(1, |_| false)), (None, None, None));
+    }
 }

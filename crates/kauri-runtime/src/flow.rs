@@ -3,10 +3,11 @@
 //! They are kept in memory: a store is open in one process, and after a restart nothing is worked on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use kauri_wire::{InboxKey, WorkerId};
+use kauri_wire::{InboxKey, Seq, WorkerId};
 
 use crate::policy::Rate;
 use crate::substrate::Signal;
@@ -67,20 +68,32 @@ impl Flow {
         self.instances.get(&worker).copied().unwrap_or(0)
     }
 
-    /// Whether this instance may claim a message; if so, no other may. One whose lease has run out is taken from whoever had it.
-    pub(crate) fn reserve(&mut self, key: InboxKey, owner: u64, is_takeover: bool) -> bool {
+    /// Reserves a message for this instance, so that no other claims it. One whose lease has run out is taken from whoever had it.
+    ///
+    /// # Errors
+    /// If another instance has it: the last of those that follow it without a gap and that others have as well.
+    pub(crate) fn reserve(&mut self, key: InboxKey, owner: u64, is_takeover: bool) -> Result<(), Seq> {
         let by = self.reserved.entry(key).or_insert(owner);
         if is_takeover {
             *by = owner;
         }
-        *by == owner
+        if *by == owner { Ok(()) } else { Err(self.last_of_others(key, owner)) }
+    }
+
+    fn last_of_others(&self, key: InboxKey, owner: u64) -> Seq {
+        let mut last = key.seq;
+        for (other, by) in self.reserved.range((Bound::Excluded(key), Bound::Unbounded)) {
+            if other.worker != key.worker || *by == owner || last.0.checked_add(1) != Some(other.seq.0) {
+                break;
+            }
+            last = other.seq;
+        }
+        last
     }
 
     /// This instance works on a message no longer, and, if one is given, on messages of this concurrency key.
     pub(crate) fn leave(&mut self, message: InboxKey, owner: u64, key: Option<&[u8]>) {
-        if self.reserved.get(&message) == Some(&owner) {
-            self.reserved.remove(&message);
-        }
+        self.give_back([message], owner);
         let Some(key) = key else { return };
         let place = (message.worker, key.to_vec());
         if let Some(owners) = self.keys.get_mut(&place) {
@@ -90,6 +103,15 @@ impl Flow {
             }
         }
         self.wake();
+    }
+
+    /// This instance works on these messages no longer.
+    pub(crate) fn give_back(&mut self, messages: impl IntoIterator<Item = InboxKey>, owner: u64) {
+        for message in messages {
+            if self.reserved.get(&message) == Some(&owner) {
+                self.reserved.remove(&message);
+            }
+        }
     }
 
     fn wake(&mut self) {
@@ -134,7 +156,7 @@ mod tests {
     use super::*;
 
     const WORKER: WorkerId = WorkerId(7);
-    const MESSAGE: InboxKey = InboxKey { worker: WORKER, seq: kauri_wire::Seq(1) };
+    const MESSAGE: InboxKey = InboxKey { worker: WORKER, seq: Seq(1) };
 
     #[test]
     fn key_is_shared_by_no_more_instances_than_its_limit() {
@@ -153,14 +175,30 @@ mod tests {
     #[test]
     fn message_is_reserved_by_one_instance_until_that_leaves_it_or_is_gone() {
         let mut flow = Flow::default();
-        assert!(flow.reserve(MESSAGE, 1, false) && flow.reserve(MESSAGE, 1, false) && !flow.reserve(MESSAGE, 2, false));
+        let reserve = |flow: &mut Flow, owner, is_takeover| flow.reserve(MESSAGE, owner, is_takeover).is_ok();
+        assert!(reserve(&mut flow, 1, false) && reserve(&mut flow, 1, false) && !reserve(&mut flow, 2, false));
         flow.leave(MESSAGE, 2, None);
-        assert!(!flow.reserve(MESSAGE, 2, false), "it was not its own to leave");
+        assert!(!reserve(&mut flow, 2, false), "it was not its own to leave");
         flow.leave(MESSAGE, 1, None);
-        assert!(flow.reserve(MESSAGE, 2, false));
+        assert!(reserve(&mut flow, 2, false));
         flow.part(WORKER, 2);
-        assert!(flow.reserve(MESSAGE, 1, false));
-        assert!(flow.reserve(MESSAGE, 2, true) && !flow.reserve(MESSAGE, 1, false), "taken over");
+        assert!(reserve(&mut flow, 1, false));
+        assert!(reserve(&mut flow, 2, true) && !reserve(&mut flow, 1, false), "taken over");
+    }
+
+    #[test]
+    fn who_finds_a_message_reserved_learns_how_far_that_goes() {
+        let mut flow = Flow::default();
+        let at = |seq| InboxKey { worker: WORKER, seq: Seq(seq) };
+        for (seq, owner) in [(1, 1), (2, 1), (3, 2), (4, 3), (6, 1)] {
+            assert_eq!(flow.reserve(at(seq), owner, false), Ok(()));
+        }
+        assert_eq!(flow.reserve(at(1), 9, false), Err(Seq(4)), "the next one is free");
+        assert_eq!(flow.reserve(at(1), 3, false), Err(Seq(3)), "the next one is its own");
+        assert_eq!(flow.reserve(at(6), 9, false), Err(Seq(6)));
+        let other = InboxKey { worker: WorkerId(8), seq: Seq(7) };
+        assert_eq!(flow.reserve(other, 1, false), Ok(()));
+        assert_eq!(flow.reserve(at(6), 9, false), Err(Seq(6)), "another worker's");
     }
 
     #[test]

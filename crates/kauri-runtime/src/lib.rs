@@ -94,7 +94,7 @@ pub use metrics::{Counts, Gauges, Latency, Spreads};
 pub use named_lease::{Acquired, Released};
 pub use observe::{Observation, Observer, StepEnd};
 pub use outbox::{InboxSink, JsonLines, Offer, Sink};
-pub use policy::{Concurrency, KeyOf, Policy, Rate, Syncing};
+pub use policy::{Concurrency, KeyOf, Policy, Rate, Renewing, Syncing};
 pub use pool::Pool;
 pub use read::{Read, Scan, View, Write};
 pub use record::{Divergence, RecordedStep, Recorder, Replay};

@@ -69,6 +69,8 @@ counters! {
     Superseded superseded;
     /// Claims of a message whose lease had run out.
     Takeovers takeovers;
+    /// Leases renewed while their handler was at work.
+    Renewals renewals;
     /// Commits refused because something read had changed.
     Conflicts conflicts;
     /// Ticks that found nothing to claim because others were quicker.

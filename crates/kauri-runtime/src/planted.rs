@@ -34,6 +34,8 @@ pub enum Bug {
     OldLeaseHonoured,
     /// A requeued message is not removed from where it was.
     RequeueCopies,
+    /// A lease is renewed without looking whether it is still there.
+    RenewWithoutToken,
     /// What is committed for a run does not look whether the run is still its driver's.
     RunUnfenced,
     /// What a step did is committed, and not that it was done.
@@ -66,7 +68,7 @@ impl Bug {
     ];
 
     /// Those of messages.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::TwoCommits,
         Self::NoFence,
         Self::RequeueWithoutToken,
@@ -79,6 +81,7 @@ impl Bug {
         Self::NothingCounted,
         Self::OldLeaseHonoured,
         Self::RequeueCopies,
+        Self::RenewWithoutToken,
     ];
 }
 

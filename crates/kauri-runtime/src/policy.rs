@@ -18,6 +18,18 @@ pub enum Syncing {
     Flagged,
 }
 
+/// Who renews the lease on a message whose handler takes longer than it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Renewing {
+    /// The worker's [pool](crate::Pool), as long as the handler runs; not after the message's deadline, nor once it was cancelled.
+    #[default]
+    Always,
+    /// As `Always`, and no longer than so long for one message: then others may take it over, because the handler hangs.
+    For(Duration),
+    /// The handler itself ([`Atomic::renew`](crate::Atomic::renew)), or nobody.
+    ByHandler,
+}
+
 /// At most so many messages with the same key are worked on at a time.
 #[derive(Clone)]
 pub struct Concurrency {
@@ -55,9 +67,11 @@ pub struct Rate {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How long a claim keeps others away (the contract's `lease_ttl_ms`): 1 s. A handler that takes longer
-    /// [renews](crate::Atomic::renew) it.
+    /// How long a claim keeps others away (the contract's `lease_ttl_ms`): 1 s. It is [renewed](Self::renewing) for a handler that
+    /// takes longer.
     pub lease: Duration,
+    /// Who renews leases of handlers that take longer: the pool, always.
+    pub renewing: Renewing,
     /// How many retryable failures bury a message (`retry_budget_max`): 4, so the fourth does.
     pub retry_budget: u32,
     /// How many failures that are not retryable bury a message: 2.
@@ -98,6 +112,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(1),
+            renewing: Renewing::Always,
             retry_budget: 4,
             failure_budget: 2,
             delivery_budget: 8,

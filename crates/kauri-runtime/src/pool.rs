@@ -15,6 +15,8 @@ use crate::runtime::Runtime;
 use crate::substrate::Signal;
 use crate::worker::{Rest, Worker};
 
+/// How often leases are looked after in vain before nobody does until a step begins: waking somebody costs more than looking.
+const LOOKS: u32 = 3;
 /// How many timers are moved at once.
 const TIMERS_MAX: usize = 256;
 
@@ -106,6 +108,7 @@ impl Pool {
             pool.spawn(name, move |shared| group.work(shared))?;
         }
         if let Some(runtime) = runtime {
+            runtime.shared.holds.keep(&timers);
             for table in ["timers", "schedule_due"] {
                 runtime.substrate().watch(table, &[], &timers);
             }
@@ -190,17 +193,23 @@ struct Group {
 impl Group {
     fn new(mut workers: Vec<Worker>) -> Self {
         let signal = Arc::new(Signal::default());
+        // A thread that has other workers too may be long in coming: nobody is to rely on it alone.
+        let is_alone = workers.len() == 1;
         for worker in &mut workers {
             worker.set_signal(Arc::clone(&signal));
-            worker.runtime().watch_inbox(worker.id(), &signal);
+            match is_alone {
+                true => worker.share_inbox(),
+                false => worker.runtime().watch_inbox(worker.id(), &signal),
+            }
         }
         Self { workers, signal }
     }
 
     fn work(&mut self, shared: &Shared) -> Result<()> {
         let result = self.work_until_stopped(shared);
-        // Others need not wait for leases of a worker that went in order.
+        // Others need not wait for leases of a worker that went in order, nor miss what it was woken for.
         let released = self.workers.iter_mut().try_for_each(Worker::release);
+        self.workers.iter().for_each(Worker::pass_on);
         result.and(released)
     }
 
@@ -229,17 +238,36 @@ impl Group {
     }
 }
 
-/// Moves timers when they are due, and sleeps until then.
+/// Moves timers and renews leases when they are due, and sleeps until then.
 fn keep_time(runtime: &Runtime, signal: &Signal, shared: &Shared) -> Result<()> {
+    let mut looks_left = LOOKS;
     while !shared.is_stopping() {
         let seen = signal.count();
+        let renewal = runtime.renew_leases()?;
         match runtime.fire_due(TIMERS_MAX) {
             Ok(0) => {
+                let renewal = match renewal {
+                    None if looks_left > 0 => {
+                        looks_left -= 1;
+                        Some(runtime.policy().lease / 2)
+                    }
+                    None => {
+                        looks_left = LOOKS;
+                        match runtime.shared.holds.fall_asleep() {
+                            true => None,
+                            false => continue,
+                        }
+                    }
+                    Some(renewal) => {
+                        looks_left = LOOKS;
+                        Some(renewal)
+                    }
+                };
                 let now = runtime.now().wall;
-                let pause = runtime.next_due()?.map(|due| crate::timer::until(now, due));
-                // Due and not moved: somebody else is at it.
-                let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
-                signal.wait(seen, pause);
+                let due = runtime.next_due()?.map(|due| crate::timer::until(now, due));
+                let pause = [due, renewal].into_iter().flatten().min();
+                // Due and not done: somebody else is at it.
+                signal.wait(seen, pause.map(|pause| pause.max(Duration::from_millis(1))));
             }
             Ok(_) | Err(Error::Conflict(_)) => {}
             Err(Error::Stopped) => return Ok(()),

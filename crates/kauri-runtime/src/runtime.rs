@@ -10,6 +10,7 @@ use kauri_wire::{Flags, InboxKey, Key, Message, RunId, SchemaVersion, Seq, Timer
 use crate::atomic::{Atomic, BlockLimits, Setting, Wish};
 use crate::error::{Conflict, Error, Result};
 use crate::flow::Flow;
+use crate::hold::Holds;
 use crate::metrics::{Counter, Counts, Gauges, Metrics, Spreads};
 use crate::observe::{Observation, Observer};
 use crate::policy::Policy;
@@ -126,6 +127,7 @@ impl Builder {
         schema::check_layout(&self.tables)?;
         schema::ensure_version(&*self.substrate, self.version, self.bootstrap)?;
         let incarnation = begin_incarnation(&*self.substrate)?;
+        crate::claim::forget_what_is_gone(&*self.substrate)?;
         let rows = self.substrate.snapshot()?;
         let end = prefix_end(b"retry:");
         let retries = rows.count(&DEDUPE, KeyRange { from: b"retry:", until: end.as_deref() })?;
@@ -146,6 +148,8 @@ impl Builder {
             timekeeper: Mutex::new(()),
             outbox: Mutex::new(()),
             flow: Mutex::default(),
+            holds: Holds::default(),
+            relays: Mutex::default(),
             stopped: AtomicBool::new(false),
             recovered: std::sync::OnceLock::new(),
             followed: Mutex::default(),
@@ -214,6 +218,9 @@ pub(crate) struct Shared {
     /// Whoever has it drains the outbox.
     pub(crate) outbox: Mutex<()>,
     pub(crate) flow: Mutex<Flow>,
+    pub(crate) holds: Holds,
+    /// What is raised when something comes into an inbox, for the instances that share it.
+    relays: Mutex<BTreeMap<WorkerId, Arc<Signal>>>,
     pub(crate) stopped: AtomicBool,
     /// What this start found, set once before anybody can ask.
     recovered: std::sync::OnceLock<Recovered>,
@@ -540,6 +547,23 @@ impl Shared {
             plan.places.push(place);
         }
         plan
+    }
+
+    /// Wakes one of the instances of a worker that wait, if some do.
+    pub(crate) fn raise_relay(&self, worker: WorkerId) {
+        let relay = self.relays.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).cloned();
+        relay.iter().for_each(|relay| relay.raise());
+    }
+
+    /// What wakes one of the instances of a worker that join it, when something comes into their inbox.
+    pub(crate) fn inbox_relay(&self, worker: WorkerId) -> Arc<Signal> {
+        let mut relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
+        let relay = relays.entry(worker).or_insert_with(|| {
+            let relay = Arc::new(Signal::relaying());
+            self.substrate.watch("inbox", &worker.key_bits().to_be_bytes(), &relay);
+            relay
+        });
+        Arc::clone(relay)
     }
 
     /// What is raised when a run says something: one signal for all who follow the run, so that whoever commits pays for one.

@@ -1,6 +1,7 @@
 //! A world for tests: your own handlers under crashes, pauses, preemption and jumping clocks, in virtual time, from one seed.
 //!
-//! A [`World`] runs workers one tick at a time on one thread. At each commit it may run others first, let time pass until leases have run
+//! A [`World`] runs workers one tick at a time on one thread. Handlers may take longer than their lease, with somebody who renews it and
+//! without. At each commit it may run others first, let time pass until leases have run
 //! out, jump the wall clock, report a conflict that is none, have no room, or crash: before the commit, or after it and before anybody
 //! was told. Memory that runs out is one of these: where code cannot go on without it the program ends, which is a crash; where it can,
 //! the commit or the handler fails, and the message is tried again.
@@ -41,6 +42,8 @@
 //! # Ok::<(), kauri_runtime::Error>(())
 //! ```
 
+mod dawdle;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +51,7 @@ use std::time::Duration;
 
 use kauri_wire::Timestamp;
 
+use self::dawdle::Dawdle;
 use crate::error::{Conflict, Error, Result};
 use crate::runtime::{Builder, Runtime};
 use crate::substrate::{Change, ModelSubstrate, Rows, Signal, Substrate, Verdict};
@@ -132,6 +136,10 @@ pub enum FaultKind {
     Broken,
     /// There is no room for the commit: it was not made, and nothing is broken.
     Full,
+    /// A handler takes several terms of its lease, which is renewed meanwhile; others run.
+    Slow,
+    /// A handler takes several terms of its lease, and others run before somebody tries to renew it.
+    Stall,
 }
 
 /// How likely each fault is, in thousandths: of a commit, or of a tick.
@@ -155,6 +163,10 @@ pub struct Faults {
     pub jump_back: u32,
     /// [`FaultKind::Full`], of a commit.
     pub full: u32,
+    /// [`FaultKind::Slow`], of a step's pass.
+    pub slow: u32,
+    /// [`FaultKind::Stall`], of a step's pass.
+    pub stall: u32,
 }
 
 impl Faults {
@@ -169,6 +181,8 @@ impl Faults {
         jump_forward: 0,
         jump_back: 0,
         full: 0,
+        slow: 0,
+        stall: 0,
     };
     /// Everything does, now and then.
     pub const ALL: Self = Self {
@@ -181,6 +195,8 @@ impl Faults {
         jump_forward: 10,
         jump_back: 10,
         full: 15,
+        slow: 30,
+        stall: 30,
     };
 }
 
@@ -227,6 +243,10 @@ struct State {
     crash: Option<FaultKind>,
     /// How many commits were refused for want of room, and nobody has said so yet.
     refused: u64,
+    /// The runtime, of this life.
+    runtime: Option<Runtime>,
+    /// What was found wrong where nobody could be told.
+    trouble: Option<Error>,
 }
 
 /// How many ticks may be inside each other: more show nothing new.
@@ -266,12 +286,15 @@ impl<G: Ground> World<G> {
             depth: 0,
             crash: None,
             refused: 0,
+            runtime: None,
+            trouble: None,
         };
         let state = Arc::new(Mutex::new(state));
         let configure: Box<Configure> = Box::new(configure);
         let runtime = start(&mut ground, None, &state, &clock, seed, &configure)?;
         let make: Box<MakeWorkers> = Box::new(make);
-        lock(&state).workers = make(&runtime).into_iter().map(Some).collect();
+        let workers = make(&runtime).into_iter().map(Some).collect();
+        lock(&state).begin(&runtime, workers);
         Ok(Self { seed, ground, clock, state, make, configure, runtime })
     }
 
@@ -341,7 +364,7 @@ impl<G: Ground> World<G> {
         self.runtime = self.start_again()?;
         let workers = (self.make)(&self.runtime);
         let mut state = lock(&self.state);
-        state.workers = workers.into_iter().map(Some).collect();
+        state.begin(&self.runtime, workers.into_iter().map(Some).collect());
         state.faults = faults;
         Ok(())
     }
@@ -441,6 +464,19 @@ impl<G: Ground> World<G> {
 }
 
 impl State {
+    /// A life begins.
+    fn begin(&mut self, runtime: &Runtime, workers: Vec<Option<Worker>>) {
+        self.workers = workers;
+        self.runtime = Some(runtime.clone());
+    }
+
+    /// Whether a commit that was refused for want of room explains itself so.
+    fn forgive(&mut self) -> bool {
+        let is_explained = self.refused > 0;
+        self.refused = self.refused.saturating_sub(1);
+        is_explained
+    }
+
     fn draw(&mut self, kind: FaultKind, thousandths: u32) -> bool {
         let is_hit = thousandths > 0 && self.chance.next_u64() % 1000 < u64::from(thousandths);
         if is_hit {
@@ -463,7 +499,9 @@ fn start(
     configure: &Configure,
 ) -> Result<Runtime> {
     let faulty = Faulty { inner: ground.open(after)?, state: Arc::clone(state), clock: clock.clone() };
-    configure(Runtime::builder(Arc::new(faulty), Arc::new(clock.clone())).seed(seed), clock).start()
+    let dawdle = Dawdle { state: Arc::clone(state), clock: clock.clone() };
+    let builder = Runtime::builder(Arc::new(faulty), Arc::new(clock.clone())).seed(seed).observer(Arc::new(dawdle));
+    configure(builder, clock).start()
 }
 
 /// Lets one worker tick that is not at work. A crash is no error; any other trouble is.
@@ -485,12 +523,12 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
     if let Some(place) = state.workers.get_mut(at) {
         *place = Some(worker);
     }
+    if let Some(trouble) = state.trouble.take() {
+        return Err(trouble);
+    }
     match result {
         // The worker is as it was, and ticks again some time.
-        Err(Error::Store(kauri_tree::Error::Full)) if state.refused > 0 => {
-            state.refused -= 1;
-            Ok(())
-        }
+        Err(Error::Store(kauri_tree::Error::Full)) if state.forgive() => Ok(()),
         Err(error) if state.crash.is_none() => Err(error),
         _ => Ok(()),
     }
@@ -544,16 +582,16 @@ impl Faulty {
         let thousandths = of(&state.faults);
         state.draw(kind, thousandths)
     }
+}
 
-    /// Others run.
-    fn interlude(&self, ticks: usize) -> Result<()> {
-        for _ in 0..ticks {
-            if lock(&self.state).depth < DEPTH_MAX {
-                tick_one(&self.state)?;
-            }
+/// Others run.
+fn interlude(state: &Mutex<State>, ticks: usize) -> Result<()> {
+    for _ in 0..ticks {
+        if lock(state).depth < DEPTH_MAX {
+            tick_one(state)?;
         }
-        self.check()
     }
+    if lock(state).crash.is_some() { Err(crashed()) } else { Ok(()) }
 }
 
 impl Substrate for Faulty {
@@ -565,11 +603,11 @@ impl Substrate for Faulty {
     fn commit(&self, change: &Change) -> Result<Verdict> {
         self.check()?;
         if self.draw(FaultKind::Preemption, |faults| faults.preemption) {
-            self.interlude(1)?;
+            interlude(&self.state, 1)?;
         }
         if self.draw(FaultKind::Pause, |faults| faults.pause) {
             self.clock.advance(Duration::from_secs(3));
-            self.interlude(2)?;
+            interlude(&self.state, 2)?;
         }
         if self.draw(FaultKind::Conflict, |faults| faults.conflict) {
             return Ok(Verdict::Conflict(Conflict { table: "no table".into(), key: Box::default() }));
@@ -590,6 +628,17 @@ impl Substrate for Faulty {
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
         self.inner.watch(table, prefix, signal);
+    }
+}
+
+impl<G> Drop for World<G> {
+    /// Workers know the runtime, which knows this state.
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.runtime = None;
+        let workers = std::mem::take(&mut state.workers);
+        drop(state);
+        drop(workers);
     }
 }
 

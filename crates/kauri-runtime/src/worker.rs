@@ -68,8 +68,11 @@ pub struct Worker {
     pub(crate) work: Work,
     pub(crate) policy: Policy,
     held: Vec<Claimed>,
-    /// The lease on what is held.
+    /// The lease on what is held; while it is handled, the hold has it too.
     lease: Option<Held>,
+    hold: Arc<Hold>,
+    /// What wakes one of the instances that share the inbox, if this is one of them.
+    relay: Option<Arc<Signal>>,
     /// Other instances have the same inbox.
     is_shared: bool,
     signal: Arc<Signal>,
@@ -106,14 +109,19 @@ impl Runtime {
 
     pub(crate) fn worker_doing(&self, id: WorkerId, policy: Policy, work: Work) -> Worker {
         self.shared.flow().join(id);
+        let owner = self.shared.next_owner();
+        let hold = Hold::new(id, owner);
+        self.shared.holds.add(&hold);
         Worker {
             runtime: self.clone(),
             id,
-            owner: self.shared.next_owner(),
+            owner,
             work,
             policy: policy.sane(),
             held: Vec::new(),
             lease: None,
+            hold,
+            relay: None,
             is_shared: false,
             signal: Arc::default(),
             stop: Arc::default(),
@@ -281,7 +289,7 @@ impl Worker {
     pub fn release(&mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
         held.iter().for_each(|claimed| self.leave(claimed));
-        if self.lease.take().is_none() {
+        if self.lease.is_none() {
             return Ok(());
         }
         let (id, owner) = (self.id, self.owner);
@@ -295,15 +303,44 @@ impl Worker {
             change.remove(LEASES, row_key(id, owner));
             Ok(Some((change, ())))
         })?;
+        // Not before: a release that failed is made good with the next tick.
+        self.lease = None;
+        self.hold.note(None);
+        self.pass_on();
         Ok(())
     }
 
+    /// There may be something to do, and it is somebody else's turn.
+    pub(crate) fn pass_on(&self) {
+        if let Some(relay) = &self.relay {
+            relay.look();
+        }
+        self.runtime.shared.raise_relay(self.id);
+    }
+
+    /// Waits for messages on its signal from now on. Of instances that handle messages one is woken, and wakes another if there is
+    /// more than it takes; of those that drive runs all are, because how long a run is driven nobody knows.
+    pub(crate) fn share_inbox(&mut self) {
+        match &self.work {
+            Work::Handle(_) => {
+                let relay = self.runtime.shared.inbox_relay(self.id);
+                relay.join(&self.signal);
+                self.relay = Some(relay);
+            }
+            Work::Drive(_) => self.runtime.watch_inbox(self.id, &self.signal),
+        }
+    }
+
     fn handle_inbox(&mut self) -> Result<Tick> {
+        if let Some(relay) = &self.relay {
+            relay.look();
+        }
         self.is_shared |= self.runtime.shared.flow().instances(self.id) > 1;
         if matches!(self.work, Work::Drive(_)) {
             return self.drive_inbox();
         }
         if self.held.is_empty() {
+            self.release()?;
             match self.claim()? {
                 Rest::More => {}
                 rest => return Ok(Tick { rest, ..Tick::default() }),
@@ -327,6 +364,9 @@ impl Worker {
         let Some(held) = found.stage(&mut change, self.id, &lease) else { return Ok(Rest::Idle) };
         match shared.commit(&change)? {
             Verdict::Committed(_) => {
+                if found.is_cut {
+                    shared.raise_relay(self.id);
+                }
                 self.take(found, Some(held));
                 Ok(Rest::More)
             }
@@ -364,6 +404,7 @@ impl Worker {
         }
         shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
         self.held = found.claims;
+        self.hold.note(lease.as_ref());
         self.lease = lease;
     }
 
@@ -376,6 +417,15 @@ impl Worker {
             };
             let key = claimed.flow_key.as_ref().filter(is_key);
             shared.flow().leave(claimed.key, self.owner, key.map(|key| &key[..]));
+        }
+    }
+
+    /// As `leave`, for many.
+    fn leave_all(&self, done: &[Claimed]) {
+        if done.iter().any(|claimed| claimed.flow_key.is_some()) {
+            done.iter().for_each(|claimed| self.leave(claimed));
+        } else if self.is_shared {
+            self.runtime.shared.flow().give_back(done.iter().map(|claimed| claimed.key), self.owner);
         }
     }
 
@@ -428,12 +478,13 @@ impl Worker {
         }
         let setting = shared.setting(Some(self.id));
         let held = self.lease.clone().expect("what is held has a lease");
-        let hold = Hold::new(&shared, self.id, self.owner, self.policy.lease, held);
-        let mut block = Atomic::new(&*rows, setting).holding(&hold);
-        let passes = self.run_all(&mut block, &hold, size, is_last);
+        let hold = Arc::clone(&self.hold);
+        hold.take_up(&shared, held, &self.policy);
+        let mut block = Atomic::new(&*rows, setting).holding(&shared, &hold);
+        let passes = self.run_all(&mut block, size, is_last);
         let (mut change, wishes) = block.into_change();
         // Also if the runtime failed: the lease may have been renewed before.
-        self.lease = Some(hold.into_held());
+        self.lease = hold.let_go();
         let passes = passes?;
         let ran = passes.len();
         let flags = wishes.iter().fold(Flags::NONE, |flags, wish| flags | wish.flags());
@@ -532,21 +583,41 @@ impl Worker {
         (self.held, self.lease) = (kept, lease);
         lost.iter().for_each(|claimed| self.lose(claimed));
         drop(rows);
-        if self.held.is_empty() {
-            self.release()?;
+        match &self.lease {
+            _ if self.held.is_empty() => self.release()?,
+            Some(held) if held.row.len() != row_bytes(self.held.len()) => self.trim_lease()?,
+            Some(_) | None => {}
         }
         Ok(lost.len())
     }
 
+    /// Takes out of the lease what is not in the inbox any more.
+    fn trim_lease(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.runtime.shared);
+        let key = row_key(self.id, self.owner);
+        let trimmed = shared.commit_until(|rows| {
+            let leases = Leases::read(rows, self.id)?;
+            let Some((held, seqs)) = leases.held_by(self.owner) else { return Ok(None) };
+            let ours = self.held.iter().map(|claimed| claimed.key.seq).filter(|seq| seqs.contains(seq));
+            let row = Bytes::from(encode_row(&held.lease, ours));
+            let mut change = Change { durability: Durability::None, ..Change::default() };
+            change.expect(LEASES, key, Seen::of(Some(&held.row)));
+            change.put(LEASES, key, row.clone());
+            Ok(Some((change, Held { lease: held.lease, row })))
+        })?;
+        self.lease = trimmed.map(|(_, held)| held);
+        Ok(())
+    }
+
     /// Runs messages until they are done or the batch has taken long enough, or holds enough.
-    fn run_all(&mut self, block: &mut Atomic<'_>, hold: &Hold<'_>, size: usize, is_last: bool) -> Result<Vec<Pass>> {
+    fn run_all(&mut self, block: &mut Atomic<'_>, size: usize, is_last: bool) -> Result<Vec<Pass>> {
         let shared = Arc::clone(&self.runtime.shared);
         let began = shared.mono();
         let mut before = began;
         let mut passes = Vec::with_capacity(size);
         let Work::Handle(handler) = &mut self.work else { unreachable!("whoever drives runs holds no messages") };
         for claimed in &self.held[..size] {
-            hold.begin(claimed.key.seq);
+            self.hold.begin(claimed, before);
             let (outcome, writes) = match is_last {
                 true => (Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true }, None),
                 false => step::run(&shared, &self.policy, &mut **handler, block, claimed)?,
@@ -579,9 +650,9 @@ impl Worker {
         }
         let mut tally = Tally::default();
         let times: Vec<Duration> = ends.iter().map(|end| end.1).collect();
+        self.leave_all(&done);
         for (claimed, (end, took, writes)) in done.iter().zip(ends) {
             tally.add(end);
-            self.leave(claimed);
             if shared.has_observers() {
                 let (key, frame, writes) = (claimed.key, &claimed.frame[..], writes.as_ref());
                 shared.observe(&Observation::StepEnded { key, end, frame, now, took: *took, writes });

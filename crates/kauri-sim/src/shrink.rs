@@ -15,7 +15,7 @@ pub(crate) trait Shrink: Clone {
 }
 
 /// Each leaves out one kind of fault.
-const WITHOUT: [fn(&mut Faults); 9] = [
+const WITHOUT: [fn(&mut Faults); 11] = [
     |faults| faults.crash_before = 0,
     |faults| faults.crash_after = 0,
     |faults| faults.crash_between = 0,
@@ -25,6 +25,8 @@ const WITHOUT: [fn(&mut Faults); 9] = [
     |faults| faults.jump_forward = 0,
     |faults| faults.jump_back = 0,
     |faults| faults.full = 0,
+    |faults| faults.slow = 0,
+    |faults| faults.stall = 0,
 ];
 
 /// A world as small as can be found that fails as well.

@@ -25,6 +25,16 @@ use super::Change;
 #[derive(Debug, Default)]
 pub struct Signal {
     bell: Mutex<Bell>,
+    /// Who is told instead, one at a time.
+    relay: Option<Mutex<Relay>>,
+}
+
+/// Those of whom one is enough: the instances that share an inbox.
+#[derive(Debug, Default)]
+struct Relay {
+    signals: Vec<Weak<Signal>>,
+    /// Somebody was woken who has not looked yet, and will see what came meanwhile.
+    is_pending: bool,
 }
 
 #[derive(Debug, Default)]
@@ -62,8 +72,48 @@ impl Signal {
         self.lock().count
     }
 
+    /// A signal that wakes one of those who [join](Self::join) it.
+    pub(crate) fn relaying() -> Self {
+        Self { relay: Some(Mutex::default()), ..Self::default() }
+    }
+
+    /// Whoever waits for this signal may be the one whom a relaying signal wakes.
+    pub(crate) fn join(&self, signal: &Arc<Self>) {
+        if let Some(mut relay) = self.relay() {
+            relay.signals.retain(|signal| signal.strong_count() > 0);
+            relay.signals.push(Arc::downgrade(signal));
+        }
+    }
+
+    /// Somebody looks now: what comes from now on is news again.
+    pub(crate) fn look(&self) {
+        if let Some(mut relay) = self.relay() {
+            relay.is_pending = false;
+        }
+    }
+
+    fn relay(&self) -> Option<MutexGuard<'_, Relay>> {
+        self.relay.as_ref().map(|relay| relay.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes one who waits, and tells whether there was one. Whoever is about to wait does not.
+    fn raise_for_one(&self) -> bool {
+        let mut bell = self.lock();
+        bell.count = bell.count.wrapping_add(1);
+        let one = bell.waiting.pop();
+        drop(bell);
+        one.iter().for_each(|one| one.wake());
+        one.is_some()
+    }
+
     /// Wakes all who wait: one from here, and each the next.
     pub fn raise(&self) {
+        if let Some(mut relay) = self.relay() {
+            if !relay.is_pending {
+                relay.is_pending = relay.signals.iter().filter_map(Weak::upgrade).any(|signal| signal.raise_for_one());
+            }
+            return;
+        }
         let mut bell = self.lock();
         bell.count = bell.count.wrapping_add(1);
         let Bell { waiting, due, .. } = &mut *bell;
@@ -261,6 +311,41 @@ mod tests {
             });
             done.store(true, Ordering::Relaxed);
         });
+    }
+
+    #[test]
+    fn relay_wakes_one_of_many_until_that_one_has_looked() {
+        let relay = Signal::relaying();
+        let signals: Vec<Arc<Signal>> = (0..4).map(|_| Arc::default()).collect();
+        signals.iter().for_each(|signal| relay.join(signal));
+        let woken = AtomicU64::new(0);
+        let waiting = || signals.iter().map(|signal| signal.lock().waiting.len()).sum::<usize>();
+        thread::scope(|scope| {
+            for signal in &signals {
+                scope.spawn(|| {
+                    signal.wait(0, None);
+                    woken.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            until(|| waiting() == 4);
+            for _ in 0..3 {
+                relay.raise();
+            }
+            until(|| woken.load(Ordering::Relaxed) == 1);
+            assert_eq!(waiting(), 3, "one is enough for all three");
+            relay.look();
+            relay.raise();
+            until(|| woken.load(Ordering::Relaxed) == 2);
+            for _ in 0..2 {
+                relay.look();
+                relay.raise();
+            }
+        });
+        // Nobody waits, but somebody may be about to.
+        let counts: Vec<u64> = signals.iter().map(|signal| signal.count()).collect();
+        relay.look();
+        relay.raise();
+        assert!(signals.iter().zip(counts).all(|(signal, count)| signal.count() > count));
     }
 
     #[test]

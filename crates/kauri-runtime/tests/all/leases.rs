@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::{Atomic, Failure, Policy, Read, Renewed, Worker, Write};
+use kauri_runtime::{Atomic, Failure, Policy, Read, Renewed, Renewing, Worker, Write};
 use kauri_tree::Table;
-use kauri_wire::{InboxKey, MessageRef};
+use kauri_wire::{InboxKey, MessageRef, Timestamp};
 
-use crate::setup::{ANN, Ends, Notes, Setup};
+use crate::setup::{ANN, Ends, Notes, Setup, command};
 
 const STATE: Table<str, u64> = Table::new("state");
 
@@ -119,4 +119,124 @@ fn block_that_no_message_began_has_no_lease() {
     let setup = Setup::new();
     let renew = |block: &mut Atomic<'_>| block.renew();
     assert_eq!(setup.runtime.atomic(renew).unwrap(), Renewed::Unneeded);
+}
+
+/// A worker whose handler only takes time: it calls this, and lets more than half of a lease pass, so often.
+fn patient(setup: &Setup, times: usize, policy: Policy, each: impl Fn() + Send + 'static) -> Worker {
+    let clock = setup.clock.clone();
+    setup.runtime.worker_with(ANN, policy, move |block: &mut Atomic<'_>, _: MessageRef<'_>| {
+        let count = block.get(&STATE, "count")?.unwrap_or(0);
+        block.put(&STATE, "count", count + 1)?;
+        for _ in 0..times {
+            clock.advance(Duration::from_millis(600));
+            each();
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn lease_of_a_long_handler_is_renewed_for_it() {
+    let setup = Setup::new();
+    let (rival, notes) = other(&setup);
+    setup.send_many(ANN, 3);
+    let runtime = setup.runtime.clone();
+    let mut worker = patient(&setup, 10, Policy::default(), move || {
+        assert!(runtime.renew_leases().unwrap().is_some(), "a step is under way");
+        rival.lock().unwrap().tick().unwrap();
+    });
+    assert_eq!(setup.runtime.renew_leases().unwrap(), None, "nothing is under way");
+    assert_eq!(worker.drain().unwrap(), 3);
+    assert_eq!((counted(&setup), notes.take()), (Some(3), vec![]), "the rest of its batch is kept as well");
+    let (counts, gauges) = (setup.runtime.metrics(), setup.runtime.gauges().unwrap());
+    assert_eq!((counts.steps, counts.superseded, counts.takeovers, counts.renewals), (3, 0, 0, 30));
+    assert_eq!((gauges.inbox, gauges.leases), (0, 0));
+}
+
+#[test]
+fn lease_is_renewed_when_half_of_its_term_is_over_and_not_before() {
+    let setup = Setup::new();
+    setup.send(ANN, "long");
+    let (runtime, clock) = (setup.runtime.clone(), setup.clock.clone());
+    let mut worker = setup.runtime.worker(ANN, move |_: &mut Atomic<'_>, _: MessageRef<'_>| {
+        let renew_after = |millis| {
+            clock.advance(Duration::from_millis(millis));
+            let next = runtime.renew_leases().unwrap().map(|next| next.as_millis());
+            (next, runtime.metrics().renewals)
+        };
+        assert_eq!([renew_after(499), renew_after(1), renew_after(0)], [(Some(1), 0), (Some(500), 1), (Some(500), 1)]);
+        Ok(())
+    });
+    assert_eq!(worker.drain().unwrap(), 1);
+}
+
+/// How often a lease was renewed that was to be renewed ten times, and whether somebody else had the message meanwhile.
+fn renewals(setup: &Setup, policy: Policy) -> (u64, bool) {
+    let (rival, notes) = other(setup);
+    let runtime = setup.runtime.clone();
+    let mut worker = patient(setup, 10, policy, move || {
+        runtime.renew_leases().unwrap();
+        rival.lock().unwrap().tick().unwrap();
+    });
+    worker.drain().unwrap();
+    (setup.runtime.metrics().renewals, !notes.take().is_empty())
+}
+
+#[test]
+fn lease_is_left_to_the_handler_where_the_policy_says_so() {
+    let setup = Setup::new();
+    setup.send(ANN, "long");
+    let policy = Policy { renewing: Renewing::ByHandler, ..Policy::default() };
+    assert_eq!(renewals(&setup, policy), (0, true));
+    assert_eq!((counted(&setup), setup.runtime.metrics().superseded), (None, 1), "its commit was refused");
+}
+
+#[test]
+fn handler_that_hangs_loses_its_message_when_its_time_is_over() {
+    let setup = Setup::new();
+    setup.send(ANN, "hangs");
+    let policy = Policy { renewing: Renewing::For(Duration::from_secs(3)), ..Policy::default() };
+    assert_eq!(renewals(&setup, policy), (4, true));
+    assert_eq!((counted(&setup), setup.runtime.metrics().takeovers), (None, 1));
+}
+
+#[test]
+fn lease_is_not_renewed_after_the_deadline_of_its_message() {
+    let setup = Setup::new();
+    let deadline = Timestamp(setup.runtime.now().wall.0 + 2000);
+    setup.runtime.send_until(&command(ANN, "late"), deadline).unwrap();
+    // Whoever takes it over finds that nobody wants it any more.
+    assert_eq!(renewals(&setup, Policy::default()), (3, false));
+    assert_eq!((counted(&setup), setup.runtime.gauges().unwrap().dead_letters), (None, 1));
+}
+
+#[test]
+fn cancelled_message_is_not_leased_again() {
+    let setup = Setup::new();
+    let key = setup.send(ANN, "unwanted");
+    let runtime = setup.runtime.clone();
+    let mut worker = patient(&setup, 3, Policy::default(), move || {
+        let _ = runtime.cancel(key).unwrap();
+        assert_eq!(runtime.renew_leases().unwrap(), None);
+        assert_eq!(runtime.gauges().unwrap().leases, 0);
+    });
+    worker.drain().unwrap();
+    assert_eq!((counted(&setup), setup.runtime.metrics().renewals), (None, 0));
+}
+
+#[test]
+fn who_comes_too_late_to_renew_takes_nothing_back() {
+    let setup = Setup::new();
+    let (rival, notes) = other(&setup);
+    setup.send(ANN, "long");
+    let runtime = setup.runtime.clone();
+    let mut worker = patient(&setup, 2, Policy::default(), move || {
+        // Everything stands still but the rival.
+        if rival.lock().unwrap().drain().unwrap() > 0 {
+            assert_eq!(runtime.renew_leases().unwrap(), None);
+        }
+    });
+    worker.drain().unwrap();
+    assert_eq!((counted(&setup), notes.take()), (None, vec!["long".to_owned()]));
+    assert_eq!((setup.runtime.metrics().renewals, setup.runtime.gauges().unwrap().leases), (0, 0));
 }

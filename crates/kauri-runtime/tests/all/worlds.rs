@@ -62,7 +62,7 @@ fn money_is_conserved_and_every_transfer_happens_once_whatever_goes_wrong() {
             *hits.entry(kind).or_default() += count;
         }
     }
-    assert_eq!(hits.len(), 9, "each kind of fault happened: {hits:?}");
+    assert_eq!(hits.len(), 11, "each kind of fault happened: {hits:?}");
 }
 
 #[test]
