@@ -385,7 +385,14 @@ fn a_paused_class_begins_nothing_until_it_is_resumed() {
     // What was submitted later, to a class that is not paused, begins.
     wait_until("the other has begun", || !log(&home, &other).is_empty());
     assert_eq!(show(&home, &held)["state"], "pending");
+    // No process outlives the test.
+    std::fs::write(home.file("go"), "").expect("written");
+    assert!(up.say(&["runs", "wait", &other]).starts_with("success"));
+    up.kill();
+    // What is paused stays so, whoever was killed.
+    let (up, _) = Up::start(&home);
     assert!(up.say(&["classes", "list"]).lines().any(|line| line.starts_with("hello") && line.ends_with("paused")));
+    assert_eq!(show(&home, &held)["state"], "pending");
     assert_eq!(up.ask(&["classes", "resume", "hello"])["paused"], false);
     assert!(up.say(&["runs", "wait", &held]).starts_with("success"));
     assert_eq!(on(&home, &["classes", "pause", "nope"]).status.code(), Some(1));
