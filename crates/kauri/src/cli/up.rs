@@ -1,6 +1,6 @@
 //! `kauri up`: an instance, from its first screen to its last line.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use kauri::instance::{Account, Instance, Standing, UpError};
 use kauri::runtime::run::Outcome;
-use kauri::{Config, Layout, LogLevel, show_span};
+use kauri::{Config, JobConfig, Layout, LogLevel, show_span};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -290,18 +290,19 @@ impl<W: Write> Teller<'_, W> {
 
 fn classes(instance: &Instance, out: &mut impl Write) -> Result<(), Trouble> {
     let (config, defined) = (instance.config(), instance.defined());
-    let mut table = Table::new(&["JOB", "COMMAND", "AT ONCE", "TIMEOUT", "ATTEMPTS", "SCHEDULE", "WAITING"]);
+    let mut table = Table::new(&["JOB", "AT ONCE", "TIMEOUT", "ATTEMPTS", "SCHEDULE", "WAITING", "COMMAND"]);
+    let room = command_columns(config);
     for (name, job) in &config.jobs {
         let worker = defined.workers.get(name);
         let waiting = worker.map_or(Ok(0), |worker| instance.runtime().depth(*worker));
         table.add([
             name.clone(),
-            short(&job.command_shown.join(" "), 40),
             job.concurrency.value.to_string(),
             show_span(job.timeout.value),
             job.retry.value.attempts_max.to_string(),
-            job.schedule.value.as_ref().map_or_else(|| "-".to_owned(), kauri::ScheduleConfig::words),
+            schedule(job),
             waiting.map_or_else(|error| error.to_string(), |waiting| waiting.to_string()),
+            short(&job.command_shown.join(" "), room),
         ]);
     }
     if !config.jobs.is_empty() {
@@ -317,11 +318,31 @@ fn classes(instance: &Instance, out: &mut impl Write) -> Result<(), Trouble> {
     Ok(())
 }
 
+fn schedule(job: &JobConfig) -> String {
+    job.schedule.value.as_ref().map_or_else(|| "-".to_owned(), kauri::ScheduleConfig::words)
+}
+
+/// How many columns a command may have, so that rows stay rows on this terminal.
+fn command_columns(config: &Config) -> usize {
+    let size = std::io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
+    let Some((columns, _)) = size else { return 40 };
+    let widest = |width: &dyn Fn(&String, &JobConfig) -> usize| {
+        config.jobs.iter().map(|(name, job)| width(name, job)).max().unwrap_or(0)
+    };
+    let name = widest(&|name, _| name.chars().count()).max("JOB".len());
+    let schedule = widest(&|_, job| schedule(job).chars().count()).max("SCHEDULE".len());
+    // The other columns are as wide as their names, with two spaces between each, and three dots say that something is missing.
+    let others = name + schedule + "AT ONCE  TIMEOUT  ATTEMPTS  WAITING".len() + 3 * 2 + 3;
+    usize::from(columns).saturating_sub(others).max(10)
+}
+
 fn hints(config: &Config, home: &str, out: &mut impl Write) -> Result<(), Trouble> {
     match config.jobs.keys().next() {
         Some(name) => {
             writeln!(out, "\nsubmit  kauri submit {name}{home}")?;
-            writeln!(out, "look    kauri runs list{home}    kauri doctor{home}")?;
+            writeln!(out, "watch   kauri top{home}")?;
+            writeln!(out, "look    kauri runs list{home}")?;
+            writeln!(out, "check   kauri doctor{home}")?;
         }
         None => {
             writeln!(out, "No jobs: there is nothing to run yet. Write kauri.toml into the home, for example")?;
@@ -337,10 +358,7 @@ fn hints(config: &Config, home: &str, out: &mut impl Write) -> Result<(), Troubl
 fn recovered(account: &Account) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(holder) = &account.died {
-        lines.push(format!(
-            "process {} ended without giving the home back; it had it since {}",
-            holder.pid, holder.timestamp
-        ));
+        lines.push(format!("process {} died; it had the home since {}", holder.pid, holder.timestamp));
     }
     let count = |outcome: Outcome| account.runs.ended.iter().filter(|(_, found)| *found == outcome).count();
     for outcome in Outcome::ALL {

@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::homes::Scratch;
 use crate::instances::PATIENCE;
 
-const ROWS: u16 = 60;
+const ROWS: u16 = 90;
 const COLUMNS: u16 = 120;
 
 fn nonzero(number: u16) -> std::num::NonZero<u16> {

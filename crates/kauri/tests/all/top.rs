@@ -21,7 +21,7 @@ fn start(home: &Scratch, size: (u16, u16), environment: &[(&str, &str)]) -> Term
 /// The numbers behind a class in the pane of workers: busy, of, waiting, ended, failed.
 fn numbers(shown: &str, class: &str) -> Vec<u64> {
     let line = shown.lines().find_map(|line| line.split_once(&format!(" {class} "))).map_or("", |(_, rest)| rest);
-    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    line.split_whitespace().filter_map(|word| word.parse().ok()).take(5).collect()
 }
 
 #[test]
@@ -64,7 +64,8 @@ fn top_follows_an_instance_through_work_keys_a_kill_and_a_new_start() {
     // It goes without a word, and comes back.
     up.kill();
     top.wait_for(" gone ");
-    top.wait_for(&format!("no instance answers, for 0s; start it with: kauri up --home {}", home.path()));
+    top.wait_for("no instance answers for ");
+    top.wait_for("start it: kauri up --home ");
     top.press("4");
     top.wait_until("keys are heard meanwhile", |shown| shown.contains("┏ 4 Workers"));
     let (up, _) = Up::start(&home);

@@ -167,9 +167,10 @@ fn the_screen_says_what_runs_what_was_found_and_what_nothing_runs() {
     let expected = [
         "is up, process ",
         "1 action was begun and has no end",
-        "hello  sh -c read job;",
+        "sh -c read job;",
         "forgotten: in the store and not in kauri.toml: nothing runs it; messages that wait for it: 1",
         &format!("submit  kauri submit hello --home {}", home.path()),
+        &format!("watch   kauri top --home {}", home.path()),
     ];
     for words in expected {
         assert!(screen.contains(words), "{words:?}: {screen}");

@@ -265,8 +265,9 @@ fn greet(args: &Args, layout: &Layout, plan: Plan, is_done: bool, out: &mut impl
     if is_done {
         return Ok(writeln!(out, "The work here is done already; its totals are proved again.")?);
     }
-    writeln!(out, "Every step is one commit in a file. Timers, retries, a poisoned order, and at the end a run for")?;
-    writeln!(out, "each customer that posts an invoice, as an action whose copy is kept as an artifact.")?;
+    writeln!(out, "Every step is one commit in a file. Timers, retries, a poisoned order, and at")?;
+    writeln!(out, "the end a run for each customer that posts an invoice, as an action whose copy")?;
+    writeln!(out, "is kept as an artifact.")?;
     if args.crash {
         writeln!(out, "The process that does all this kills itself (SIGKILL), up to {} times.", args.kills)?;
     } else {
@@ -284,7 +285,7 @@ fn conclude(
     proof: &Proof,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    writeln!(out, "\nRead back from the store, the ledger and the post office, now that nobody works there:")?;
+    writeln!(out, "\nRead back from the store, the ledger and the post office, with nobody at work:")?;
     for line in &proof.lines {
         match line.holds() {
             true => writeln!(out, "  ok     {:<38} {}", line.what, line.found)?,
@@ -299,8 +300,8 @@ fn conclude(
     }
     writeln!(
         out,
-        "\nNothing lost, nothing doubled: {} orders, {shipped} shipped, {buried} buried, {cents} cents on {invoices} \
-         invoices{times}, {:.1} s.",
+        "\nNothing lost, nothing doubled: {} orders, {shipped} shipped, {buried} buried,\n\
+         {cents} cents on {invoices} invoices{times}, in {:.1} s.",
         plan.orders,
         took.as_secs_f64(),
     )?;
@@ -327,9 +328,8 @@ fn suggest(layout: &Layout, proof: &Proof, out: &mut impl Write) -> Result<(), T
     let scan = "kauri store scan \"$KAURI_HOME/runtime/store.kauri\" orders --limit 3";
     commands.push((scan.to_owned(), "rows, as they lie in the file"));
     commands.push((format!("rm -r {home}"), "when you have seen enough"));
-    // The longest ones may stick out.
-    let width = commands.iter().map(|(command, _)| command.len()).filter(|length| *length < 72).max().unwrap_or(0);
-    Ok(commands.iter().try_for_each(|(command, what)| writeln!(out, "  {command:<width$}   # {what}"))?)
+    // A line each: beside a long command, what it is for would not fit into eighty columns.
+    Ok(commands.iter().try_for_each(|(command, what)| writeln!(out, "  # {what}\n  {command}"))?)
 }
 
 /// This program, if the shell would not find it under its name.

@@ -25,7 +25,6 @@ use ratatui::widgets::{Block, BorderType, Clear, Widget};
 
 use super::model::{Link, Model};
 use super::page;
-use super::sample::Sample;
 use super::state::{Page, Pane, Room, State};
 use super::text::{age, fit, fit_end, span, width};
 
@@ -154,7 +153,7 @@ fn trouble(scene: &Scene<'_>) -> Option<(String, Style)> {
         (Link::Gone { since, why }, _) => {
             let ago = age(scene.now.saturating_sub(*since));
             let home = &scene.state.home;
-            return Some((format!(" {why}, for {ago}; start it with: kauri up{home} "), bad));
+            return Some((format!(" {why} for {ago}; start it: kauri up{home} "), bad));
         }
         (_, Some(waiting)) => {
             return Some((format!(" no answer for {}: the instance is busy or halted ", age(waiting)), warn));
@@ -191,7 +190,7 @@ fn draw_head(scene: &Scene<'_>, model: &Model, area: Rect, buf: &mut Buffer) {
     let every = if scene.has_keys { format!("every {} ", span(state.every).replace(".0", "")) } else { String::new() };
     let mut room = usize::from(area.width).saturating_sub(Line::from(spans.clone()).width() + width(&every) + 2);
     let home = model.sample().map_or("", |sample| &sample.instance.home);
-    for (at, words) in model.sample().map_or_else(Vec::new, facts).iter().enumerate() {
+    for (at, words) in facts(scene, model).iter().enumerate() {
         // Those that have no room are left out, whole; after the first two, the home goes before.
         let kept = if at < 2 { 0 } else { width(home).min(24) + 2 };
         if width(words) + 2 + kept > room {
@@ -209,8 +208,12 @@ fn draw_head(scene: &Scene<'_>, model: &Model, area: Rect, buf: &mut Buffer) {
 }
 
 /// What is said of an instance, the most important first.
-fn facts(sample: &Sample) -> Vec<String> {
+fn facts(scene: &Scene<'_>, model: &Model) -> Vec<String> {
+    let Some(sample) = model.sample() else { return Vec::new() };
     let ((busy, all), instance) = (sample.workers(), &sample.instance);
+    if matches!(scene.model.link(), Link::Gone { .. }) {
+        return vec![format!("was up {}", age(instance.uptime)), "what was known last".to_owned()];
+    }
     vec![
         format!("up {}", age(instance.uptime)),
         format!("{busy} of {all} workers busy"),

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::input::Action;
 use super::super::rows_of;
+use super::super::sample::Sample;
 use super::super::sample::tests::answer;
 use super::*;
 
@@ -159,7 +160,8 @@ fn an_instance_that_is_gone_is_said_to_be_with_what_to_do() {
         &shown,
         &[
             "kauri top  gone ",
-            "no instance answers, for 7s; start it with: kauri up --home shop",
+            "no instance answers for 7s; start it: kauri up --home shop",
+            "was up 2m 00s  what was known last",
             "inbox         12",
             "·",
         ],
