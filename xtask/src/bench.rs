@@ -14,6 +14,8 @@ pub(crate) struct Extent {
     pub(crate) rows: Option<u64>,
     /// Of the runtime: steps and memory with so many messages.
     pub(crate) depth: Option<u64>,
+    /// Of the doctor: how large the home is.
+    pub(crate) gib: Option<u16>,
 }
 
 impl Extent {
@@ -21,12 +23,22 @@ impl Extent {
         let flags = [(self.quick, "--quick"), (self.scaling, "--scaling")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         let flags = flags.chain(self.rows.map(|rows| format!("--rows={rows}")));
-        flags.chain(self.depth.map(|depth| format!("--depth={depth}"))).collect()
+        let flags = flags.chain(self.depth.map(|depth| format!("--depth={depth}")));
+        flags.chain(self.gib.map(|gib| format!("--gib={gib}"))).collect()
     }
 }
 
 pub(crate) fn run(tree: &Tree, suite: Option<String>, extent: &Extent, json: Option<PathBuf>) -> Result<()> {
+    let is_doctor = suite.as_deref() == Some("doctor");
     let mut call = call(tree, suite)?.arguments(extent.arguments());
+    if is_doctor {
+        // It measures the program itself.
+        cargo(&["build", "--release", "--locked", "-p", "kauri", "--bin", "kauri"]).run()?;
+        let program = target_folder().join("release/kauri");
+        call = call.arguments(["--kauri".to_owned(), program.display().to_string()]);
+        // Its home has many gigabytes, and is nothing of the repository's.
+        call = call.arguments(["--folder".to_owned(), target_folder().display().to_string()]);
+    }
     if let Some(file) = json {
         // The call runs from the root; the person may stand elsewhere.
         let file = std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())))?;
@@ -62,9 +74,10 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_passed_on() {
-        let arguments = |quick, scaling, rows, depth| Extent { quick, scaling, rows, depth }.arguments();
-        assert!(arguments(false, false, None, None).is_empty());
-        assert_eq!(arguments(true, true, Some(7), Some(9)), ["--quick", "--scaling", "--rows=7", "--depth=9"]);
+        let none = Extent { quick: false, scaling: false, rows: None, depth: None, gib: None };
+        assert!(none.arguments().is_empty());
+        let all = Extent { quick: true, scaling: true, rows: Some(7), depth: Some(9), gib: Some(3) };
+        assert_eq!(all.arguments(), ["--quick", "--scaling", "--rows=7", "--depth=9", "--gib=3"]);
     }
 
     #[test]

@@ -372,7 +372,7 @@ fn megabytes(field: &str) -> f64 {
 }
 
 /// A journal of so many lines, and a database that agrees with it.
-fn fill(lines: u64, path: &Path) {
+pub(crate) fn fill(lines: u64, path: &Path) {
     let memory = MemoryDisk::new();
     let filled = actions(Arc::new(memory.clone()), Arc::new(MapRows::default()));
     let mut connection = Connection::open(path.join("runtime.db")).expect("the database");

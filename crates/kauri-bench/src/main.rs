@@ -5,6 +5,7 @@
 //! kauri-bench ledger [--quick] [--json FILE]
 //! kauri-bench runtime [--quick] [--json FILE] [--folder DIR] [--depth N]
 //! kauri-bench runs [--quick] [--json FILE] [--folder DIR]
+//! kauri-bench doctor --kauri PROGRAM [--gib N] [--deep] [--quick] [--json FILE] [--folder DIR]
 //! ```
 //!
 //! Progress goes to standard error, the table and the goals to standard output, and the same numbers as rows to FILE.
@@ -16,6 +17,7 @@
 #![expect(clippy::print_stderr, reason = "a binary at the edge: progress and errors go to standard error")]
 
 mod depth;
+mod doctor;
 mod ledger;
 mod measure;
 mod peer;
@@ -55,6 +57,8 @@ enum Suite {
     Runtime(RuntimeOptions),
     /// Runs, events and durable steps, against what the machine can do.
     Runs(RuntimeOptions),
+    /// What `kauri doctor` takes on a large home, which is made and removed.
+    Doctor(DoctorOptions),
 }
 
 #[derive(Args)]
@@ -85,6 +89,24 @@ struct RuntimeOptions {
     depth: Option<u32>,
 }
 
+#[derive(Args)]
+struct DoctorOptions {
+    #[command(flatten)]
+    common: Options,
+    /// The program, built as it ships.
+    #[arg(long, value_name = "PROGRAM")]
+    kauri: PathBuf,
+    /// Where the home is made, and removed.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+    /// How large the home is, in gibibytes; with --quick a quarter of one.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    gib: u16,
+    /// Also with --deep, once.
+    #[arg(long)]
+    deep: bool,
+}
+
 impl Options {
     /// The file for the rows. It is opened first, so that a bad path is not found out after a minute.
     fn file(&self) -> io::Result<Option<File>> {
@@ -113,6 +135,7 @@ fn main() -> ExitCode {
         }
         Suite::Runtime(options) => run_runtime(options),
         Suite::Runs(options) => run_runs(options),
+        Suite::Doctor(options) => run_doctor(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -189,6 +212,16 @@ fn run_runs(options: &RuntimeOptions) -> io::Result<()> {
     let outcomes = runs::run(size, &options.folder, options.common.only.as_deref(), |what| eprintln!("{what}"));
     let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
     tell(&outcomes, &runs::goals(&outcomes), file)
+}
+
+fn run_doctor(options: &DoctorOptions) -> io::Result<()> {
+    let file = options.common.file()?;
+    let quarters = if options.common.quick { 1 } else { u64::from(options.gib) * 4 };
+    let (folder, kauri) = (&*options.folder, &*options.kauri);
+    let size = doctor::Size { quarters, folder, kauri, is_deep: options.deep };
+    let outcomes = doctor::run(&size, |what| eprintln!("{what}"));
+    let outcomes = outcomes.map_err(|error| io::Error::other(error.to_string()))?;
+    tell(&outcomes, &doctor::goals(&outcomes), file)
 }
 
 fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {

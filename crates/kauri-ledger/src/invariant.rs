@@ -109,6 +109,7 @@ pub fn check_actions(actions: &Actions) -> Result<Vec<Finding>> {
         rows: &*ground.rows,
         holds: &|result_ref| artifact::holds(&*ground.artifacts, result_ref).unwrap_or(false),
         is_live: &|id| actions.is_live(id),
+        rows_max: usize::MAX,
     })
 }
 
@@ -120,16 +121,19 @@ pub(crate) struct Records<'a> {
     pub(crate) holds: &'a dyn Fn(&str) -> bool,
     /// Whether somebody is at this action.
     pub(crate) is_live: &'a dyn Fn(&str) -> bool,
+    /// How many rows of each status are looked at, at most.
+    pub(crate) rows_max: usize,
 }
 
 pub(crate) fn check_records(records: &Records<'_>) -> Result<Vec<Finding>> {
     let mut found = Findings::default();
     let open = check_journal(records.journal, records.rows, &mut found)?;
     for status in Status::ALL {
-        let mut after = String::new();
-        loop {
+        let (mut after, mut seen) = (String::new(), 0);
+        while seen < records.rows_max {
             let rows = records.rows.each_with(&[status], &after, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
+            seen += rows.len();
             after.clone_from(&last.action_id);
             for row in &rows {
                 check_row(records, &row.action_id, &open, &mut found)?;

@@ -55,7 +55,7 @@ pub use invariant::{Finding, Invariant, check_actions};
 pub use journal::Torn;
 pub use ledger::Ledger;
 pub use lock::{HeldLock, HeldLocks, Holder, Home, HomeOptions, LOCK_VERSION, LockState, Workspace};
-pub use look::{JournalLook, Look};
+pub use look::{JournalLook, Look, ROWS_LOOKED_AT};
 pub use queue::{
     Applied, BATCH_OPS_MAX, BatchKey, CAPACITY, Op, Queue, QueueStats, RESTART_PAUSE, RESTARTS_MAX, Value,
 };

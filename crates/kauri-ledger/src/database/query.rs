@@ -85,7 +85,12 @@ pub(super) fn each_with(
     after: &str,
     most: u32,
 ) -> Result<Vec<ActionRow>> {
-    let sql = select_actions!("WHERE status IN (?1, ?2, ?3) AND action_id > ?4 ORDER BY action_id LIMIT ?5");
+    // Of those that ended there are many, and the index of statuses would find and sort all of them again for every page.
+    let are_many = statuses.iter().any(|status| matches!(status, Status::Completed | Status::Failed));
+    let sql = match are_many {
+        true => select_actions!("WHERE +status IN (?1, ?2, ?3) AND action_id > ?4 ORDER BY action_id LIMIT ?5"),
+        false => select_actions!("WHERE status IN (?1, ?2, ?3) AND action_id > ?4 ORDER BY action_id LIMIT ?5"),
+    };
     let status = |at: usize| statuses.get(at).map(|status| status.as_str());
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_map((status(0), status(1), status(2), after, most), action_row)?.collect()

@@ -56,9 +56,9 @@ pub(super) fn there(home: &HomeArgs) -> Result<Layout, Trouble> {
     match std::fs::metadata(layout.home()) {
         Ok(found) if found.is_dir() => Ok(layout),
         Ok(_) => Err(Trouble::Wrong(format!("{shown}: expected a directory, found a file"))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Trouble::Wrong(format!("{shown}: there is no such home; name it with --home or $KAURI_HOME")))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Trouble::Wrong(format!(
+            "{shown}: there is no such home; `kauri up` makes one, and --home or $KAURI_HOME names another"
+        ))),
         Err(error) => Err(Trouble::Wrong(format!("{shown}: {error}"))),
     }
 }

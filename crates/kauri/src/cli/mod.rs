@@ -212,20 +212,30 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     let paragraphs = text.split("\n\n").map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "));
-    let (usage, told): (Vec<_>, Vec<_>) = paragraphs.partition(|line| line.starts_with("Usage:"));
-    let told: Vec<_> = told.into_iter().filter(|line| !line.starts_with("For more information")).collect();
-    let (what, command) = (told.join("; "), usage.first().map_or("kauri".to_owned(), |usage| command_of(usage)));
+    let told = paragraphs.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let what = told.collect::<Vec<_>>().join("; ");
+    let all = command();
+    let (meant, path) = meant(&all, std::env::args().skip(1));
     match what.strip_prefix("error: ") {
-        Some(what) => complain(&format!("{what} (see `{command} --help`)")),
-        None => complain("no command given (see `kauri --help`)"),
+        Some(what) => complain(&format!("{what} (see `{path} --help`)")),
+        None => {
+            let under = meant.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+            let under = under.collect::<Vec<_>>().join(", ");
+            complain(&format!("no command given: expected one of {under} (see `{path} --help`)"))
+        }
     }
 }
 
-/// The command whose usage this is: `Usage: kauri store get [OPTIONS] <FILE>` is that of `kauri store get`.
-fn command_of(usage: &str) -> String {
-    let words = usage.split_whitespace().skip(1);
-    let words = words.take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
-    words.collect::<Vec<_>>().join(" ")
+/// The command that words name, as far as they do, with its path: `store get --hex x` names `kauri store get`.
+fn meant(all: &clap::Command, words: impl Iterator<Item = String>) -> (&clap::Command, String) {
+    let (mut command, mut path) = (all, "kauri".to_owned());
+    for word in words {
+        if let Some(found) = command.find_subcommand(&word) {
+            command = found;
+            path = format!("{path} {word}");
+        }
+    }
+    (command, path)
 }
 
 fn complain(what: &str) -> ExitCode {

@@ -39,13 +39,15 @@ fn the_home_is_named_by_an_argument_or_the_environment_or_is_here() {
 
 #[test]
 fn wrong_arguments_are_refused_in_one_line() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
         (&[], "kauri --help"),
-        (&["frame"], "kauri --help"),
+        (&["frame"], "expected one of decode, encode, check (see `kauri frame --help`)"),
         (&["dmeo"], "'demo'"),
         (&["frame", "decode"], "HEX"),
         (&["frame", "decode", "00", "11"], "'11'"),
         (&["frame", "check", "--jsno", "x"], "'--json'"),
+        (&["runs", "show", "7"], "(see `kauri runs show --help`)"),
+        (&["up", "--drain", "soon"], "(see `kauri up --help`)"),
     ];
     for (args, hint) in cases {
         let line = refusal(args, b"");

@@ -196,3 +196,16 @@ fn a_watched_list_is_drawn_again_until_it_is_interrupted() {
     let line = crate::refusal(&["inbox", "--watch", "--json", "--home", home.path()], b"");
     assert!(line.contains("--watch draws for people"), "{line}");
 }
+
+#[test]
+fn long_work_shows_that_it_goes_on_and_leaves_nothing_of_that() {
+    let scratch = Scratch::new("screen-progress");
+    let args = ["bench", "--seconds", "0.6", "--dir", scratch.path()];
+    let mut terminal = Terminal::start(&args, &[]);
+    terminal.wait_for("measuring commits");
+    let (status, screen, _) = terminal.end();
+    assert!(status.success() && screen.contains("durable steps") && !screen.contains("measuring"), "{screen}");
+    // A script sees none of it.
+    let quiet = crate::kauri(&["bench", "--seconds", "0.3", "--dir", scratch.path()], b"");
+    assert!(quiet.status.success() && quiet.stderr.is_empty());
+}
