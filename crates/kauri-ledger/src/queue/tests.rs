@@ -33,6 +33,8 @@ struct Orders {
     trouble: Mutex<Vec<(std::ops::Range<u32>, Trouble)>>,
     calls: AtomicU32,
     struck: AtomicU32,
+    /// Who began transactions, one after the other.
+    writers: Mutex<Vec<std::thread::ThreadId>>,
     /// Whether a transaction may begin.
     shut: Mutex<bool>,
     opened: Condvar,
@@ -114,6 +116,7 @@ impl Faulty {
 
 impl Session for Faulty {
     fn begin(&mut self) -> Answer<()> {
+        self.orders.writers.lock().unwrap().push(std::thread::current().id());
         self.orders.pass();
         self.call(Sqlite::begin)
     }
@@ -261,6 +264,26 @@ fn a_transaction_has_a_hundred_operations_at_most_and_keeps_submissions_whole() 
     // One that is larger than a transaction's share goes alone.
     fixture.queue.submit_batch((1_000..1_150).map(insert)).unwrap();
     assert_eq!(fixture.rows().len(), 470);
+}
+
+#[test]
+fn whoever_writes_for_others_hands_that_on_after_some_batches() {
+    let fixture = Fixture::new("in-a-row", CAPACITY);
+    fixture.orders.shut(true);
+    let batches = BATCHES_IN_A_ROW_MAX + 3;
+    std::thread::scope(|scope| {
+        for at in 0..i64::try_from(batches).unwrap() {
+            let queue = &fixture.queue;
+            // As many operations as a transaction has: nobody goes with somebody else.
+            scope.spawn(move || queue.submit_batch((at * 100..(at + 1) * 100).map(insert)).unwrap());
+        }
+        fixture.until(|stats| stats.depth == batches - 1);
+        fixture.orders.shut(false);
+    });
+    assert_eq!(fixture.queue.stats().batches, batches as u64);
+    let writers = fixture.orders.writers.lock().unwrap().clone();
+    let by_first = writers.iter().filter(|writer| **writer == writers[0]).count();
+    assert_eq!((writers.len(), by_first), (batches, BATCHES_IN_A_ROW_MAX));
 }
 
 /// TestWriterQueueBackpressure.
