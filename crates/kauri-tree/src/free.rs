@@ -213,7 +213,7 @@ impl FreeSet {
             // The bits that are shifted in are not set, and end the run of this word.
             let ones = (bits >> (at % 64)).trailing_ones();
             length += ones;
-            if ones == 0 || (at % 64) as u32 + ones < 64 {
+            if at % 64 + (ones as usize) < 64 {
                 break;
             }
         }
