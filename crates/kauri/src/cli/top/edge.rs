@@ -1,6 +1,7 @@
 //! The edge of `kauri top`: the terminal, the keyboard, the socket and the clock, each in a thread that tells one loop.
 
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,7 +64,8 @@ pub(super) fn run(wish: &Wish<'_>, client: Client, out: &mut impl Write) -> Resu
     let ask = answer(wish.layout, client, tell.clone()).map_err(failed)?;
     let _screen = Screen::enter(out).map_err(failed)?;
     listen_to_keys(tell).map_err(failed)?;
-    let mut terminal = Terminal::new(CrosstermBackend::new(out)).map_err(failed)?;
+    // Dropped, it would show the cursor, and panic if the terminal is gone by then. The screen does the one, and not the other.
+    let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(out)).map_err(failed)?);
     let looking = Looking {
         began: Instant::now(),
         model: Model::new(),
