@@ -333,7 +333,7 @@ fn command_columns(config: &Config) -> usize {
     let schedule = widest(&|_, job| schedule(job).chars().count()).max("SCHEDULE".len());
     // The other columns are as wide as their names, with two spaces between each, and three dots say that something is missing.
     let others = name + schedule + "AT ONCE  TIMEOUT  ATTEMPTS  WAITING".len() + 3 * 2 + 3;
-    usize::from(columns).saturating_sub(others).max(10)
+    usize::from(columns).saturating_sub(others).max(4)
 }
 
 fn hints(config: &Config, home: &str, out: &mut impl Write) -> Result<(), Trouble> {

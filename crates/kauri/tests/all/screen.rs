@@ -55,7 +55,7 @@ impl Terminal {
     }
 
     pub(crate) fn start_sized((columns, rows): (u16, u16), args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&ours).expect("ours");
         unlockpt(&ours).expect("open");
         tcsetwinsize(&ours, winsize(columns, rows)).expect("a size");
@@ -116,6 +116,18 @@ impl Terminal {
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("it is ours");
+    }
+
+    /// Closes the window, as far as that is no signal. What is written next ends the thread that reads, which has it open too.
+    pub(crate) fn close(self) -> Option<i32> {
+        let Self { mut child, ours, chunks, .. } = self;
+        drop((ours, chunks));
+        let mut code = None;
+        crate::instances::wait_until("it notices", || {
+            code = child.try_wait().expect("a child").map(|status| status.code());
+            code.is_some()
+        });
+        code.flatten()
     }
 
     /// Whether lines are edited and keys are echoed, as a shell expects it.

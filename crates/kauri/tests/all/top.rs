@@ -126,6 +126,28 @@ fn a_signal_ends_it_and_gives_the_terminal_back_and_no_color_is_obeyed() {
     // Ctrl-C, as a terminal without a shell's modes says it.
     top.press("\x03");
     assert_eq!(top.end().0.code(), Some(0));
+    // Where the terminal is gone, it cannot go on; that is no panic.
+    let mut top = start(&home, (80, 24), &[]);
+    top.wait_for(" working ");
+    assert_eq!(top.close(), Some(2));
+    up.kill();
+}
+
+#[test]
+fn an_instance_that_is_halted_is_said_to_be_and_keys_are_heard_meanwhile() {
+    let home = home("top-halted", HELLO);
+    let (up, _) = Up::start(&home);
+    let mut top = start(&home, (80, 24), &[]);
+    top.wait_for("hello");
+    up.signal(Signal::STOP);
+    top.wait_for("no answer for ");
+    top.press("?");
+    top.wait_for("this help");
+    top.press("?");
+    up.signal(Signal::CONT);
+    top.wait_until("it answers again", |shown| shown.contains("4 Workers") && !shown.contains("no answer"));
+    top.press("\x1b");
+    assert_eq!(top.end().0.code(), Some(0), "escape quits where nothing is open");
     up.kill();
 }
 

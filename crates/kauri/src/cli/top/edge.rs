@@ -1,6 +1,7 @@
 //! The edge of `kauri top`: the terminal, the keyboard, the socket and the clock, each in a thread that tells one loop.
 
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ use super::view::{self, Scene, Theme};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often at least an instance that is gone is looked for, and times on the screen go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the loop has to end after a signal.
+const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Leaves the other screen, shows the cursor, and ends all colours.
 const RESTORE: &[u8] = b"\x1b[?1049l\x1b[?25h\x1b[0m";
 
@@ -63,7 +66,8 @@ pub(super) fn run(wish: &Wish<'_>, client: Client, out: &mut impl Write) -> Resu
     let ask = answer(wish.layout, client, tell.clone()).map_err(failed)?;
     let _screen = Screen::enter(out).map_err(failed)?;
     listen_to_keys(tell).map_err(failed)?;
-    let mut terminal = Terminal::new(CrosstermBackend::new(out)).map_err(failed)?;
+    // Dropped, it would show the cursor, and panic if the terminal is gone by then. The screen does the one, and not the other.
+    let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(out)).map_err(failed)?);
     let looking = Looking {
         began: Instant::now(),
         model: Model::new(),
@@ -111,7 +115,12 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn listen_to_signals(tell: Sender<Heard>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     spawn("kauri-signals", move || {
-        signals.forever().take_while(|_| tell.send(Heard::Over).is_ok()).for_each(drop);
+        let Some(signal) = signals.forever().next() else { return };
+        let _over = tell.send(Heard::Over);
+        // A terminal that takes nothing any more holds the loop up. Then it ends as by any signal, and with keys as they were.
+        thread::sleep(LAST_WAIT);
+        let _kept = disable_raw_mode();
+        let _ended = signal_hook::low_level::emulate_default_handler(signal);
     })
 }
 

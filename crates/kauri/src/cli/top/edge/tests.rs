@@ -27,7 +27,7 @@ fn a_panic_gives_the_terminal_back() {
     if std::env::var_os(CHILD).is_some() {
         return panic_in_a_terminal();
     }
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&ours).expect("ours");
     unlockpt(&ours).expect("open");
     let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("text");
