@@ -67,7 +67,7 @@ impl LiveRun {
             event::stage(&mut block, &mut run, row)?;
         }
         let value = make(&mut block, &shared, &mut run)?;
-        if run != self.run && run.outcome().is_none() {
+        if run.outcome().is_none() && !self.differs_in_steps_alone(&mut run) {
             stage_run(&mut block, &run)?;
         }
         if let Some(ahead) = ahead.as_mut() {
@@ -77,6 +77,16 @@ impl LiveRun {
         let _ = shared.stage_wishes(&mut change, wishes);
         drop(rows);
         Ok(self.land(change, run, lasting, ahead)?.then_some(value))
+    }
+
+    /// Whether a run is as it was, but for its steps. Those are rows of their own: whoever takes the run over counts them, and its row is
+    /// written with what else changes.
+    fn differs_in_steps_alone(&self, run: &mut Run) -> bool {
+        let own = (run.steps, run.bytes);
+        (run.steps, run.bytes) = (self.run.steps, self.run.bytes);
+        let is_same = *run == self.run;
+        (run.steps, run.bytes) = own;
+        is_same
     }
 
     /// Commits a change if the run is still ours. Tells whether it was.
@@ -111,10 +121,11 @@ impl LiveRun {
             return Ok(true);
         }
         change.durability = self.driver.policy.durability(Flags::DURABLE);
+        let row = change.writes.get(&RUNS).and_then(|rows| rows.get(&self.run.id.as_bytes()[..])).cloned().flatten();
         match self.shared.commit(&change)? {
             Verdict::Committed(_) => {
-                if lasting == Lasting::On {
-                    self.row = run.encode().into();
+                if let Some(row) = row.filter(|_| lasting == Lasting::On) {
+                    self.row = row;
                 }
                 self.run = run;
                 self.buffered.clear();
@@ -166,12 +177,13 @@ impl LiveRun {
             self.stop = stop;
             return Err(Halt::Lost);
         }
-        if let Some(run) = run {
+        if let (Some(run), Some(row)) = (run, found) {
             if run.is_cancelled {
                 self.stop.get_or_insert(Stop::Cancelled);
             }
-            self.row = run.encode().into();
-            self.run = run;
+            self.row = row[..].into();
+            // Its steps are ours, and its row may not know of the last of them.
+            self.run = Run { steps: self.run.steps, bytes: self.run.bytes, ..run };
         }
         Ok(())
     }

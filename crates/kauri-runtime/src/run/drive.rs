@@ -290,6 +290,9 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     if run.outcome().is_some() {
         return Ok(Next::Drop(None));
     }
+    if run.state == State::Running && claimed.doom.is_some() {
+        step::catch_up(&mut run, &step::read(block, id)?);
+    }
     let (job, class) = (make::job(block, &run.job)?, make::class(block, &run.class)?);
     let goes_on = match run.state {
         State::Sealed(_) => false,
@@ -322,13 +325,15 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
         // If it waits for a decision again, it says so again.
         unmark(block, &index::undecided(run.id))?;
     }
+    // One that nobody has begun has those that it was made with.
+    let recorded = if run.steps > 0 || run.claims > 0 { step::read(block, run.id)? } else { Vec::new() };
+    step::catch_up(&mut run, &recorded);
     run.state = State::Running;
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
     let input = runs::input(block, &run)?;
-    let recorded = if run.steps > 0 { step::read(block, run.id)? } else { Vec::new() };
     Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
 }
 
@@ -362,7 +367,12 @@ fn end_if_over(block: &mut Atomic<'_>, shared: &Shared, run: &Run, job: &Job) ->
 /// Stages what becomes of a run whose driver died. Tells whether it goes on.
 pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -> Result<bool> {
     let job = make::job(block, &run.job)?;
-    if run.state != State::Running || end_if_over(block, shared, &run, &job)? {
+    if run.state != State::Running {
+        return Ok(false);
+    }
+    let recorded = step::read(block, run.id)?;
+    step::catch_up(&mut run, &recorded);
+    if end_if_over(block, shared, &run, &job)? {
         return Ok(false);
     }
     let class = make::class(block, &run.class)?.class;

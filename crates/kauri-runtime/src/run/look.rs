@@ -63,7 +63,7 @@ impl Look<'_> {
     /// # Errors
     /// `NoRun`, or if the substrate fails or the row is damaged.
     pub fn run(&self, id: RunId) -> Result<Run> {
-        make::run(&self.view, id)
+        super::step::counted(&self.view, make::run(&self.view, id)?)
     }
 
     /// The job that a run belongs to.

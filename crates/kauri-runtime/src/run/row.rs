@@ -59,7 +59,7 @@ pub struct Run {
     pub hash: [u8; 32],
     /// How often somebody began it or took it over.
     pub claims: u32,
-    /// How many steps are recorded.
+    /// How many steps are recorded; while somebody drives it, perhaps more.
     pub steps: u32,
     /// How many of them are those of the run it retries.
     pub kept: u32,

@@ -136,7 +136,7 @@ impl Runs {
     /// # Errors
     /// `NoRun`, or if the substrate fails or the row is damaged.
     pub fn run(&self, id: RunId) -> Result<Run> {
-        self.read(|view| make::run(view, id))
+        self.read(|view| super::step::counted(view, make::run(view, id)?))
     }
 
     /// A job as it stands.

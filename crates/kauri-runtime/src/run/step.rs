@@ -5,6 +5,8 @@
 //! | run 16 | number u32be |    | STP0 | kind u8 | when i64 | length u32, name | length u32, result |      little-endian
 //! ```
 //!
+//! A step's commit writes its own row and nothing else of the run, whose row says how many there were when it was last written.
+//!
 //! Steps are numbered from 0 in the order in which the run asks for them. A run that goes on after a crash or a wait begins its code from
 //! the start; each step that is recorded answers what it recorded, and the first that is not is done. If the code asks for another step
 //! than the one recorded in that place, it is not the code that made the record: see [`Divergence`].
@@ -19,6 +21,7 @@ use super::codec::{Reader, Writer};
 use super::fan_out::{self, Enqueued};
 use super::fault::RunFault;
 use super::make::{self, Input};
+use super::outcome::State;
 use super::row::Run;
 use super::runs::Runs;
 use super::seal;
@@ -108,6 +111,25 @@ pub(super) fn read(rows: &impl Read, run: RunId) -> Result<Vec<Recorded>> {
         steps.push(Recorded::decode(&row)?);
     }
     Ok(steps)
+}
+
+/// Tells a run of its steps: its row may be older than the last of them.
+pub(super) fn catch_up(run: &mut Run, recorded: &[Recorded]) {
+    let known = usize::try_from(run.steps).unwrap_or(usize::MAX);
+    for step in recorded.iter().skip(known) {
+        run.steps += 1;
+        run.bytes = run.bytes.saturating_add(step.encode().len() as u64);
+    }
+}
+
+/// A run as it stands, with all its steps counted.
+pub(super) fn counted(rows: &impl Read, mut run: Run) -> Result<Run> {
+    if run.state == State::Running {
+        let until = prefix_end(run.id.as_bytes());
+        let steps = rows.count(&STEPS, KeyRange { from: run.id.as_bytes(), until: until.as_deref() })?;
+        run.steps = u32::try_from(steps).unwrap_or(u32::MAX);
+    }
+    Ok(run)
 }
 
 /// Stages that a run has one more step.
