@@ -217,7 +217,8 @@ fn a_killed_instance_is_taken_over_and_its_work_finishes() {
     assert_eq!((&stats["counters"]["runs_success"], &stats["in_flight"]), (&json!(1), &json!([])));
     up.signal(Signal::INT);
     assert_eq!(up.code(), Some(0));
-    assert_eq!(on(&home, &["doctor"]).status.code(), Some(0));
+    let doctor = on(&home, &["doctor"]);
+    assert_eq!(doctor.status.code(), Some(0), "{}", String::from_utf8_lossy(&doctor.stdout));
     // For any SQLite tool, too.
     let (ledger, _) = Ledger::open(Home::lock(home.layout.home()).expect("free")).expect("whole");
     let mut tabled: Vec<_> = ledger.database().list_runs(10).expect("read").into_iter().map(|run| run.status).collect();
