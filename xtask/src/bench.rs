@@ -14,6 +14,8 @@ pub(crate) struct Extent {
     pub(crate) rows: Option<u64>,
     /// Of the runtime: steps and memory with so many messages.
     pub(crate) depth: Option<u64>,
+    /// Of the queue: where servers are besides the path.
+    pub(crate) servers: Option<PathBuf>,
 }
 
 impl Extent {
@@ -21,15 +23,18 @@ impl Extent {
         let flags = [(self.quick, "--quick"), (self.scaling, "--scaling")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         let flags = flags.chain(self.rows.map(|rows| format!("--rows={rows}")));
-        flags.chain(self.depth.map(|depth| format!("--depth={depth}"))).collect()
+        let flags = flags.chain(self.depth.map(|depth| format!("--depth={depth}")));
+        flags.chain(self.servers.as_ref().map(|folder| format!("--servers={}", folder.display()))).collect()
     }
 }
 
-pub(crate) fn run(tree: &Tree, suite: Option<String>, extent: &Extent, json: Option<PathBuf>) -> Result<()> {
+pub(crate) fn run(tree: &Tree, suite: Option<String>, mut extent: Extent, json: Option<PathBuf>) -> Result<()> {
+    // The call runs from the root; the person may stand elsewhere.
+    let absolute = |file: PathBuf| std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())));
+    extent.servers = extent.servers.map(absolute).transpose()?;
     let mut call = call(tree, suite)?.arguments(extent.arguments());
     if let Some(file) = json {
-        // The call runs from the root; the person may stand elsewhere.
-        let file = std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())))?;
+        let file = absolute(file)?;
         call = call.arguments(["--json".to_owned(), file.display().to_string()]);
     }
     call.run()
@@ -62,9 +67,10 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_passed_on() {
-        let arguments = |quick, scaling, rows, depth| Extent { quick, scaling, rows, depth }.arguments();
-        assert!(arguments(false, false, None, None).is_empty());
-        assert_eq!(arguments(true, true, Some(7), Some(9)), ["--quick", "--scaling", "--rows=7", "--depth=9"]);
+        let extent = |quick, scaling, rows, depth, servers| Extent { quick, scaling, rows, depth, servers };
+        assert!(extent(false, false, None, None, None).arguments().is_empty());
+        let all = extent(true, true, Some(7), Some(9), Some("there".into())).arguments();
+        assert_eq!(all, ["--quick", "--scaling", "--rows=7", "--depth=9", "--servers=there"]);
     }
 
     #[test]

@@ -82,6 +82,9 @@ enum Command {
         /// Of the runtime: what a step costs with N messages waiting, and the memory that N messages leave
         #[arg(long, value_name = "N")]
         depth: Option<u64>,
+        /// With the suite queue: look for servers in DIR too, where crates/kauri-peers/fetch-servers put them.
+        #[arg(long, value_name = "DIR")]
+        servers: Option<PathBuf>,
     },
     /// Run one fuzz target on its kept corpus
     Fuzz {
@@ -121,8 +124,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
         Command::Soak { minutes } => soak::run(&tree, minutes),
-        Command::Bench { suite, quick, json, scaling, rows, depth } => {
-            bench::run(&tree, suite, &bench::Extent { quick, scaling, rows, depth }, json)
+        Command::Bench { suite, quick, json, scaling, rows, depth, servers } => {
+            bench::run(&tree, suite, bench::Extent { quick, scaling, rows, depth, servers }, json)
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
