@@ -16,6 +16,8 @@ pub(crate) struct Extent {
     pub(crate) depth: Option<u64>,
     /// Of the doctor: how large the home is.
     pub(crate) gib: Option<u16>,
+    /// Of the queue: where servers are besides the path.
+    pub(crate) servers: Option<PathBuf>,
 }
 
 impl Extent {
@@ -24,12 +26,16 @@ impl Extent {
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         let flags = flags.chain(self.rows.map(|rows| format!("--rows={rows}")));
         let flags = flags.chain(self.depth.map(|depth| format!("--depth={depth}")));
-        flags.chain(self.gib.map(|gib| format!("--gib={gib}"))).collect()
+        let flags = flags.chain(self.gib.map(|gib| format!("--gib={gib}")));
+        flags.chain(self.servers.as_ref().map(|folder| format!("--servers={}", folder.display()))).collect()
     }
 }
 
-pub(crate) fn run(tree: &Tree, suite: Option<String>, extent: &Extent, json: Option<PathBuf>) -> Result<()> {
+pub(crate) fn run(tree: &Tree, suite: Option<String>, mut extent: Extent, json: Option<PathBuf>) -> Result<()> {
     let is_doctor = suite.as_deref() == Some("doctor");
+    // The call runs from the root; the person may stand elsewhere.
+    let absolute = |file: PathBuf| std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())));
+    extent.servers = extent.servers.map(absolute).transpose()?;
     let mut call = call(tree, suite)?.arguments(extent.arguments());
     if is_doctor {
         // It measures the program itself.
@@ -40,8 +46,7 @@ pub(crate) fn run(tree: &Tree, suite: Option<String>, extent: &Extent, json: Opt
         call = call.arguments(["--folder".to_owned(), target_folder().display().to_string()]);
     }
     if let Some(file) = json {
-        // The call runs from the root; the person may stand elsewhere.
-        let file = std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())))?;
+        let file = absolute(file)?;
         call = call.arguments(["--json".to_owned(), file.display().to_string()]);
     }
     call.run()
@@ -74,10 +79,11 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_passed_on() {
-        let none = Extent { quick: false, scaling: false, rows: None, depth: None, gib: None };
+        let none = Extent { quick: false, scaling: false, rows: None, depth: None, gib: None, servers: None };
         assert!(none.arguments().is_empty());
-        let all = Extent { quick: true, scaling: true, rows: Some(7), depth: Some(9), gib: Some(3) };
-        assert_eq!(all.arguments(), ["--quick", "--scaling", "--rows=7", "--depth=9", "--gib=3"]);
+        let servers = Some("there".into());
+        let all = Extent { quick: true, scaling: true, rows: Some(7), depth: Some(9), gib: Some(3), servers };
+        assert_eq!(all.arguments(), ["--quick", "--scaling", "--rows=7", "--depth=9", "--gib=3", "--servers=there"]);
     }
 
     #[test]

@@ -85,6 +85,9 @@ enum Command {
         /// Of the doctor: examine a home of N GiB, which is made and removed
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
         gib: Option<u16>,
+        /// With the suite queue: look for servers in DIR too, where crates/kauri-peers/fetch-servers put them.
+        #[arg(long, value_name = "DIR")]
+        servers: Option<PathBuf>,
     },
     /// Run one fuzz target on its kept corpus
     Fuzz {
@@ -124,8 +127,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
         Command::Soak { minutes } => soak::run(&tree, minutes),
-        Command::Bench { suite, quick, json, scaling, rows, depth, gib } => {
-            bench::run(&tree, suite, &bench::Extent { quick, scaling, rows, depth, gib }, json)
+        Command::Bench { suite, quick, json, scaling, rows, depth, gib, servers } => {
+            bench::run(&tree, suite, bench::Extent { quick, scaling, rows, depth, gib, servers }, json)
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),

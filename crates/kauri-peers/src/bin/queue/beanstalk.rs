@@ -3,10 +3,9 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 
 use crate::peer::{Client, PAYLOAD, Peer, Result, expect};
-use crate::server::{Server, find};
+use crate::server::{self, Server, find};
 
 pub(crate) struct Beanstalkd(Server);
 
@@ -15,7 +14,7 @@ impl Beanstalkd {
         let program = find("beanstalkd", servers).ok_or("no such program")?;
         std::fs::create_dir_all(folder)?;
         let socket = folder.join("socket");
-        let mut command = Command::new(program);
+        let mut command = server::command(&program, servers);
         command.arg("-l").arg(format!("unix:{}", socket.display())).arg("-b").arg(folder).args(["-f", "0"]);
         Ok(Self(Server::start(&mut command, socket)?))
     }

@@ -1,16 +1,20 @@
 //! Kauri's runtime against durable queues that run here: the suite `queue` of the benchmarks.
 //!
 //! ```text
-//! cargo xtask bench queue [--quick] [--json FILE]       servers elsewhere than on the path: queue --servers DIR
+//! cargo xtask bench queue [--quick] [--json FILE] [--servers DIR]
 //! ```
 //!
 //! Everybody promises the same: a job that was accepted, and that one is done, survives a power cut. Everybody has the same number of
 //! clients, each with one job at a time on its way, and handlers that look at their payload and do nothing. Servers are
-//! started here, in folders of their own, and spoken to over Unix sockets; we and SQLite are in this process. All times are on
+//! started here, in folders of their own, and spoken to over Unix sockets; we and SQLite are in this process, BullMQ in
+//! one of its own. `crates/kauri-peers/fetch-servers DIR` gets those that are not installed, for `--servers DIR`. All times are on
 //! the wall: compare on a machine that is otherwise idle.
 #![expect(clippy::disallowed_methods, reason = "a binary at the edge: it needs files, threads, servers and the time")]
 
 mod beanstalk;
+mod clients;
+mod foreign;
+mod nats;
 mod ours;
 mod peer;
 mod postgres;
@@ -21,18 +25,19 @@ mod sqlite;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use clap::Parser;
 use serde::Serialize;
 
 use crate::beanstalk::Beanstalkd;
-use crate::ours::Ours;
-use crate::peer::{Peer, Result};
+use crate::clients::Clients;
+use crate::foreign::Foreign;
+use crate::ours::{Ours, default_batch};
+use crate::peer::{Queue, Result, Task};
 use crate::postgres::Postgres;
 use crate::redis::Redis;
+use crate::server::find;
 use crate::sqlite::Sqlite;
 
 /// Kauri's runtime against durable queues.
@@ -48,9 +53,12 @@ struct Options {
     /// Keep the stores in DIR while measuring, instead of beside this program. It must be on a disk.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Look for servers in DIR too.
+    /// Look for servers in DIR too, where `fetch-servers` has put them.
     #[arg(long, value_name = "DIR")]
     servers: Option<PathBuf>,
+    /// Compare with the queues alone whose name contains WORD; with none: ours by itself.
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -65,17 +73,14 @@ struct Row {
 
 /// How many clients at once.
 const CLIENTS: [usize; 2] = [1, 32];
-/// How many messages one of our instances takes at a time, where it may take several.
-const BATCH: usize = 64;
 
-/// What one queue came to. What is not measured is 0.
+/// What one queue came to.
 #[derive(Clone, Copy, Default)]
 struct Rates {
     /// Jobs a second, by number of clients.
     put: [f64; 2],
     work: [f64; 2],
-    /// As `work`, where a worker takes several.
-    batch: [f64; 2],
+    through: [f64; 2],
     /// Microseconds from enqueueing to the handler of an idle worker, at the median.
     wait: f64,
 }
@@ -104,43 +109,97 @@ fn main() -> Result<()> {
 fn measure(folder: &Path, options: &Options, out: &mut impl Write) -> Result<Vec<Row>> {
     let jobs = if options.quick { 3200 } else { 12_800 };
     let waits = if options.quick { 100 } else { 500 };
-    let (ours, servers) = (Ours::start(&folder.join("kauri"))?, options.servers.as_deref());
-    let peers: [(&str, Result<Box<dyn Peer>>); 4] = [
-        ("sqlite", Sqlite::start(&folder.join("sqlite")).map(boxed)),
-        ("postgres", Postgres::start(&folder.join("postgres"), servers).map(boxed)),
-        ("beanstalkd", Beanstalkd::start(&folder.join("beanstalkd"), servers).map(boxed)),
-        ("redis-server", Redis::start(&folder.join("redis"), servers).map(boxed)),
-    ];
+    let single = Ours::start(&folder.join("kauri-single"), 1)?;
+    let ours = Ours::start(&folder.join("kauri"), default_batch())?;
     let mut here = Vec::new();
-    for (name, peer) in peers {
+    for (name, peer) in peers(folder, options) {
         match peer {
             Ok(peer) => here.push((peer, Rates::default())),
             Err(why) => writeln!(out, "{name}: not here: {why}")?,
         }
     }
     // Taking turns, three times; the best round of each counts, for the disk is shared with others.
-    let mut best = Rates::default();
+    let (mut best, mut best_single) = (Rates::default(), Rates::default());
     for _ in 0..3 {
-        best = best.better(rates_of_ours(&ours, jobs, waits)?);
+        best = best.better(Rates::of(&ours, jobs, waits)?);
+        best_single = best_single.better(Rates::of(&single, jobs, waits)?);
         for (peer, best) in &mut here {
-            *best = best.better(rates_of(&**peer, jobs, waits)?);
+            *best = best.better(Rates::of(&**peer, jobs, waits)?);
         }
     }
-    Ok(here.iter().flat_map(|(peer, theirs)| rows(peer.name(), best, *theirs)).collect())
+    let mut rows = rows("itself, a commit for each", best, best_single, best_single);
+    rows.extend(here.iter().flat_map(|(peer, theirs)| crate::rows(peer.name(), best, best_single, *theirs)));
+    Ok(rows)
 }
 
-fn boxed(peer: impl Peer + 'static) -> Box<dyn Peer> {
-    Box::new(peer)
+type Start = fn(&Path, Option<&Path>) -> Result<Box<dyn Queue>>;
+
+/// The queues that can be had here, and why others cannot.
+fn peers(folder: &Path, options: &Options) -> Vec<(&'static str, Result<Box<dyn Queue>>)> {
+    let all: [(&str, Start); 6] = [
+        ("sqlite", |folder, _| Ok(Box::new(Clients(Sqlite::start(folder)?)))),
+        ("postgres", |folder, servers| Ok(Box::new(Clients(Postgres::start(folder, servers)?)))),
+        ("beanstalkd", |folder, servers| Ok(Box::new(Clients(Beanstalkd::start(folder, servers)?)))),
+        ("redis", |folder, servers| Ok(Box::new(Clients(Redis::start(folder, servers)?)))),
+        ("bullmq", |folder, servers| bullmq(folder, servers)),
+        ("nats", |folder, servers| nats::start(folder, servers)),
+    ];
+    let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
+    let start = |(name, start): (&'static str, Start)| (name, start(&folder.join(name), options.servers.as_deref()));
+    all.into_iter().filter(|(name, _)| wanted(name)).map(start).collect()
+}
+
+/// BullMQ on a Redis of its own.
+struct BullMq {
+    queue: Foreign,
+    _redis: Redis,
+}
+
+fn bullmq(folder: &Path, servers: Option<&Path>) -> Result<Box<dyn Queue>> {
+    let node = find("node", servers).ok_or("no node")?;
+    let modules = servers.map(|servers| servers.join("bullmq/node_modules")).filter(|modules| modules.is_dir());
+    let modules = modules.ok_or("no folder bullmq/node_modules among the servers")?;
+    let redis = Redis::start(folder, servers)?;
+    let mut command = Command::new(node);
+    command.arg("-e").arg(include_str!("bullmq.cjs")).arg(redis.socket()).env("NODE_PATH", modules);
+    Ok(Box::new(BullMq { queue: Foreign::start("bullmq, aof always", &mut command)?, _redis: redis }))
+}
+
+impl Queue for BullMq {
+    fn name(&self) -> &'static str {
+        self.queue.name()
+    }
+
+    fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64> {
+        self.queue.run(task, clients, jobs)
+    }
+
+    fn wait(&self, count: usize) -> Result<f64> {
+        self.queue.wait(count)
+    }
 }
 
 impl Rates {
+    fn of(queue: &dyn Queue, jobs: usize, waits: usize) -> Result<Self> {
+        let mut rates = Self::default();
+        for (at, clients) in CLIENTS.into_iter().enumerate() {
+            let jobs = share(jobs, clients);
+            let rate = |task| queue.run(task, clients, jobs).map(|took| jobs as f64 / took);
+            rates.put[at] = rate(Task::Put)?;
+            rates.work[at] = rate(Task::Work)?;
+            rates.through[at] = rate(Task::Through)?;
+        }
+        rates.wait = queue.wait(waits)?;
+        Ok(rates)
+    }
+
     fn better(self, other: Self) -> Self {
         let most = |left: [f64; 2], right: [f64; 2]| [left[0].max(right[0]), left[1].max(right[1])];
         let wait = if self.wait > 0.0 { self.wait.min(other.wait) } else { other.wait };
         Self {
             put: most(self.put, other.put),
             work: most(self.work, other.work),
-            batch: most(self.batch, other.batch),
+            through: most(self.through, other.through),
             wait,
         }
     }
@@ -151,116 +210,21 @@ fn share(jobs: usize, clients: usize) -> usize {
     if clients == 1 { jobs / 16 } else { jobs / clients * clients }
 }
 
-fn rate(jobs: usize, took: Duration) -> f64 {
-    jobs as f64 / took.as_secs_f64()
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-fn rates_of_ours(ours: &Ours, jobs: usize, waits: usize) -> Result<Rates> {
-    let mut rates = Rates::default();
-    for (at, clients) in CLIENTS.into_iter().enumerate() {
-        let jobs = share(jobs, clients);
-        let put = || together(clients, |client| (0..jobs / clients).try_for_each(|job| ours.put(client * jobs + job)));
-        rates.put[at] = rate(jobs, put()?);
-        rates.work[at] = rate(jobs, ours.drain(jobs, clients, 1)?);
-        put()?;
-        rates.batch[at] = rate(jobs, ours.drain(jobs, clients, BATCH)?);
-    }
-    rates.wait = median(ours.waits(waits)?);
-    Ok(rates)
-}
-
-fn rates_of(peer: &dyn Peer, jobs: usize, waits: usize) -> Result<Rates> {
-    let mut rates = Rates::default();
-    for (at, clients) in CLIENTS.into_iter().enumerate() {
-        let jobs = share(jobs, clients);
-        let put = together(clients, |_| {
-            let mut client = peer.connect()?;
-            (0..jobs / clients).try_for_each(|_| client.put())
-        })?;
-        rates.put[at] = rate(jobs, put);
-        let done = AtomicUsize::new(0);
-        let work = together(clients, |_| {
-            let mut client = peer.connect()?;
-            while client.work()? {
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
-        if done.into_inner() != jobs {
-            return Err(format!("{} lost jobs, or found too many", peer.name()).into());
-        }
-        rates.work[at] = rate(jobs, work);
-    }
-    rates.wait = median(waits_of(peer, waits)?);
-    Ok(rates)
-}
-
-/// Runs something for each client on a thread of its own, and tells how long all of it took.
-fn together(clients: usize, run: impl Fn(usize) -> Result<()> + Sync) -> Result<Duration> {
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients)
-            .map(|client| {
-                scope.spawn({
-                    let run = &run;
-                    move || run(client)
-                })
-            })
-            .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a client panicked")?)
-    })?;
-    Ok(began.elapsed())
-}
-
-fn waits_of(peer: &dyn Peer, count: usize) -> Result<Vec<f64>> {
-    let (told, hears) = mpsc::channel();
-    let mut worker = peer.connect()?;
-    let mut sender = peer.connect()?;
-    sender.notify();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            (0..count).try_for_each(|_| {
-                worker.wait()?;
-                told.send(Instant::now())?;
-                worker.finish()
-            })
-        });
-        let mut times = Vec::with_capacity(count);
-        for _ in 0..count {
-            let began = Instant::now();
-            sender.put()?;
-            let at = hears.recv().map_err(|_| format!("the worker of {} ended", peer.name()))?;
-            times.push(at.duration_since(began).as_secs_f64() * 1e6);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(times)
-    })
-}
-
-fn rows(peer_name: &'static str, ours: Rates, theirs: Rates) -> Vec<Row> {
+/// Ours as it comes, where a worker takes several messages at a time; ours with a commit for each; and theirs.
+fn rows(peer_name: &'static str, ours: Rates, single: Rates, theirs: Rates) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, clients) in CLIENTS.into_iter().enumerate() {
         let mut add = |workload: String, ours: f64, peer: f64| {
             rows.push(Row { workload, ours, peer, peer_name, ratio: ours / peer, unit: "/s" });
         };
-        add(format!("enqueue, {clients} clients"), ours.put[at], theirs.put[at]);
-        add(format!("work off, {clients} workers, a commit each"), ours.work[at], theirs.work[at]);
-        add(format!("work off, {clients} workers, ours take up to {BATCH}"), ours.batch[at], theirs.work[at]);
+        add(format!("enqueue, {clients} clients"), ours.put[at].max(single.put[at]), theirs.put[at]);
+        add(format!("work off, {clients} workers"), ours.work[at], theirs.work[at]);
+        add(format!("work off, {clients} workers, a commit each"), single.work[at], theirs.work[at]);
+        add(format!("enqueue and work off, {clients} of each"), ours.through[at], theirs.through[at]);
     }
     let workload = "enqueue to handler, idle worker, median".to_owned();
-    rows.push(Row {
-        workload,
-        ours: ours.wait,
-        peer: theirs.wait,
-        peer_name,
-        ratio: theirs.wait / ours.wait,
-        unit: "us",
-    });
+    let (ours, peer) = (ours.wait, theirs.wait);
+    rows.push(Row { workload, ours, peer, peer_name, ratio: peer / ours, unit: "us" });
     rows
 }
 

@@ -10,7 +10,8 @@ use kauri_runtime::{Atomic, Clock, Failure, Mono, Now, Policy, Pool, Runtime};
 use kauri_tree::Store;
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp, WorkerId};
 
-use crate::peer::{PAYLOAD, Result};
+use crate::clients::together;
+use crate::peer::{PAYLOAD, Queue, Result, Task, median};
 
 const WORKER: WorkerId = WorkerId(1);
 /// Whatever takes longer has gone wrong.
@@ -31,29 +32,42 @@ impl Clock for SystemClock {
     }
 }
 
-pub(crate) struct Ours(Runtime);
+/// The runtime, and how many messages an instance takes at a time.
+pub(crate) struct Ours {
+    runtime: Runtime,
+    batch: usize,
+}
+
+/// As many messages as a worker takes at a time if nobody says otherwise.
+pub(crate) fn default_batch() -> usize {
+    Policy::default().batch_messages_max
+}
 
 impl Ours {
-    pub(crate) fn start(folder: &Path) -> Result<Self> {
+    pub(crate) fn start(folder: &Path, batch: usize) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let substrate = Arc::new(TreeSubstrate::new(Store::open(folder.join("store"))?));
-        Ok(Self(Runtime::builder(substrate, Arc::new(SystemClock(Instant::now()))).start()?))
+        let runtime = Runtime::builder(substrate, Arc::new(SystemClock(Instant::now()))).start()?;
+        Ok(Self { runtime, batch })
     }
 
-    /// Sends one message, durably.
-    pub(crate) fn put(&self, number: usize) -> Result<()> {
-        self.0.send(&Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))?;
-        Ok(())
+    /// Sends messages, durably, one by one from each client.
+    fn send(&self, clients: usize, jobs: usize) -> Result<()> {
+        let send = |number: usize| -> Result<()> {
+            self.runtime.send(&Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))?;
+            Ok(())
+        };
+        together(clients, |client| (0..jobs / clients).try_for_each(|job| send(client * jobs + job)))
     }
 
-    /// Handles so many messages with so many instances, each of which takes up to `batch` at a time. Tells how long it took.
-    pub(crate) fn drain(&self, jobs: usize, instances: usize, batch: usize) -> Result<Duration> {
+    /// Handles so many messages with so many instances.
+    fn drain(&self, instances: usize, jobs: usize, meanwhile: impl FnOnce() -> Result<()>) -> Result<Duration> {
         let (told, hears) = mpsc::channel();
         let done = Arc::new(AtomicUsize::new(0));
-        let policy = Policy { batch_messages_max: batch, ..Policy::default() };
+        let policy = Policy { batch_messages_max: self.batch, ..Policy::default() };
         let workers = (0..instances).map(|_| {
             let (told, done) = (told.clone(), Arc::clone(&done));
-            self.0.worker_with(WORKER, policy.clone(), move |_: &mut Atomic<'_>, message: MessageRef<'_>| {
+            self.runtime.worker_with(WORKER, policy.clone(), move |_: &mut Atomic<'_>, message: MessageRef<'_>| {
                 if message.payload() != PAYLOAD {
                     return Err(Failure::fatal("another payload"));
                 }
@@ -66,32 +80,51 @@ impl Ours {
         let workers = workers.collect();
         let began = Instant::now();
         let pool = Pool::start(workers)?;
+        meanwhile()?;
         hears.recv()?;
         // So many handlers have run, some of them perhaps in vain. It is done when nothing is left.
-        while self.0.depth(WORKER)? > 0 && began.elapsed() < LONGEST {
+        while self.runtime.depth(WORKER)? > 0 && began.elapsed() < LONGEST {
             std::thread::sleep(Duration::from_micros(100));
         }
         let took = began.elapsed();
         pool.stop()?;
-        match self.0.depth(WORKER)? {
+        match self.runtime.depth(WORKER)? {
             0 => Ok(took),
             left => Err(format!("{left} messages are left").into()),
         }
     }
+}
 
-    /// How long it takes from sending to an idle worker's handler, in microseconds, each time.
-    pub(crate) fn waits(&self, count: usize) -> Result<Vec<f64>> {
+impl Queue for Ours {
+    fn name(&self) -> &'static str {
+        "kauri"
+    }
+
+    fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64> {
+        let took = match task {
+            Task::Put => {
+                let began = Instant::now();
+                self.send(clients, jobs)?;
+                began.elapsed()
+            }
+            Task::Work => self.drain(clients, jobs, || Ok(()))?,
+            Task::Through => self.drain(clients, jobs, || self.send(clients, jobs))?,
+        };
+        Ok(took.as_secs_f64())
+    }
+
+    fn wait(&self, count: usize) -> Result<f64> {
         let (told, hears) = mpsc::channel();
         let handler = move |_: &mut Atomic<'_>, _: MessageRef<'_>| told.send(Instant::now()).map_err(Failure::fatal);
-        let pool = Pool::start(vec![self.0.worker(WORKER, handler)])?;
+        let pool = Pool::start(vec![self.runtime.worker(WORKER, handler)])?;
         let mut times = Vec::with_capacity(count);
         for number in 0..count {
             let began = Instant::now();
-            self.put(number)?;
+            self.runtime.send(&Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))?;
             times.push(hears.recv()?.duration_since(began).as_secs_f64() * 1e6);
             std::thread::sleep(Duration::from_millis(1));
         }
         pool.stop()?;
-        Ok(times)
+        Ok(median(times))
     }
 }

@@ -7,7 +7,39 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 /// What jobs carry.
 pub(crate) const PAYLOAD: &[u8] = b"a payload of some bytes, as jobs have";
 
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Task {
+    /// Enqueueing.
+    Put,
+    /// Claiming and ending what was enqueued before.
+    Work,
+    /// Both at the same time: as many senders as workers.
+    Through,
+}
+
+impl Task {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Work => "work",
+            Self::Through => "through",
+        }
+    }
+}
+
 /// A durable queue: what it has accepted, and what it has been told is done, survives a power cut.
+pub(crate) trait Queue: Sync {
+    fn name(&self) -> &'static str;
+
+    /// How many seconds a task takes with so many clients and jobs.
+    fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64>;
+
+    /// Microseconds from enqueueing to the handler of an idle worker, at the median of so many.
+    fn wait(&self, count: usize) -> Result<f64>;
+}
+
+/// A queue that is spoken to from threads.
 pub(crate) trait Peer: Sync {
     fn name(&self) -> &'static str;
 
@@ -31,6 +63,11 @@ pub(crate) trait Client: Send {
 
     /// The job that was waited for is done.
     fn finish(&mut self) -> Result<()>;
+}
+
+pub(crate) fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A queue that cannot be had says why.

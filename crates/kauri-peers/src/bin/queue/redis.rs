@@ -3,11 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::peer::{Client, PAYLOAD, Peer, Result, expect};
-use crate::server::{Server, find};
+use crate::server::{self, Server, find};
 
 pub(crate) struct Redis {
     server: Server,
@@ -19,10 +18,17 @@ impl Redis {
         let program = find("redis-server", servers).ok_or("no such program")?;
         std::fs::create_dir_all(folder)?;
         let socket = folder.join("socket");
-        let mut command = Command::new(program);
+        let mut command = server::command(&program, servers);
         command.args(["--port", "0", "--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
         command.arg("--dir").arg(folder).arg("--unixsocket").arg(&socket);
         Ok(Self { server: Server::start(&mut command, socket)?, clients: AtomicU64::new(0) })
+    }
+}
+
+impl Redis {
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        self.server.socket()
     }
 }
 

@@ -30,6 +30,10 @@ impl Server {
         Err("it did not answer within ten seconds".into())
     }
 
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     pub(crate) fn connect(&self) -> Result<UnixStream> {
         let stream = UnixStream::connect(&self.socket)?;
         // A server that has died must not hold up the others.
@@ -46,11 +50,26 @@ impl Drop for Server {
     }
 }
 
-/// Where a program is: in the folder that was named, on the path, or where Debian puts PostgreSQL.
-pub(crate) fn find(program: &str, extra: Option<&Path>) -> Option<PathBuf> {
+/// Runs a program, with the libraries that were fetched with it.
+pub(crate) fn command(program: &Path, servers: Option<&Path>) -> Command {
+    let mut command = Command::new(program);
+    let libraries = servers.map(|servers| servers.join("usr/lib")).and_then(|lib| std::fs::read_dir(lib).ok());
+    let folders: Vec<PathBuf> = libraries.into_iter().flatten().flatten().map(|folder| folder.path()).collect();
+    if let Ok(path) = std::env::join_paths(folders) {
+        command.env("LD_LIBRARY_PATH", path);
+    }
+    command
+}
+
+/// Where a program is: among the servers that were fetched, on the path, or where Debian puts PostgreSQL.
+pub(crate) fn find(program: &str, servers: Option<&Path>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let postgres = versions.map(|version| version.path().join("bin"));
-    let folders = extra.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path)).chain(postgres);
+    let versions = |root: &Path| {
+        let versions = std::fs::read_dir(root.join("usr/lib/postgresql")).into_iter().flatten().flatten();
+        versions.map(|version| version.path().join("bin")).collect::<Vec<_>>()
+    };
+    let fetched = servers
+        .map(|root| [vec![root.join("bin"), root.join("usr/bin"), root.join("usr/sbin")], versions(root)].concat());
+    let folders = fetched.into_iter().flatten().chain(std::env::split_paths(&path)).chain(versions(Path::new("/")));
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
