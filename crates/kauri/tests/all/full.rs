@@ -98,13 +98,19 @@ fn a_file_that_may_not_grow_stops_the_instance_and_loses_nothing() {
 #[test]
 fn a_disk_without_room_stops_the_instance_and_loses_nothing() {
     const INSIDE: &str = "KAURI_TEST_IN_NAMESPACE";
-    let scratch = Scratch::new("full-disk");
-    if std::env::var_os(INSIDE).is_none() {
+    // Who is inside uses the folder of who is outside, and leaves it to be removed: nobody removes what a disk is mounted on.
+    let inside = std::env::var_os(INSIDE);
+    let is_inside = inside.is_some();
+    let scratch = match inside {
+        Some(path) => Scratch { layout: kauri::Layout::of(path) },
+        None => Scratch::new("full-disk"),
+    };
+    if !is_inside {
         // A disk of a few megabytes needs no rights in a namespace of one's own; where a system has none, the test above remains.
         let may = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
         if may.is_ok_and(|status| status.success()) {
             let mut again = Command::new("unshare");
-            again.arg("-rm").arg(std::env::current_exe().expect("a path")).env(INSIDE, "1");
+            again.arg("-rm").arg(std::env::current_exe().expect("a path")).env(INSIDE, scratch.path());
             again.args(["--exact", "full::a_disk_without_room_stops_the_instance_and_loses_nothing", "--nocapture"]);
             let output = again.output().expect("it starts");
             let words = [&output.stdout[..], &output.stderr].concat();

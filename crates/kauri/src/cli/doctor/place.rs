@@ -30,9 +30,10 @@ pub(super) fn home(patient: &Patient) -> Check {
         },
         Err(error) => {
             let (found, todo) = match error.kind() {
-                io::ErrorKind::NotFound => {
-                    ("there is no such directory".to_owned(), "name the home with --home or $KAURI_HOME")
-                }
+                io::ErrorKind::NotFound => (
+                    "there is no such directory".to_owned(),
+                    "name the home with --home or $KAURI_HOME; kauri up makes one",
+                ),
                 io::ErrorKind::NotADirectory => (
                     "expected a directory, found something else".to_owned(),
                     "name the home with --home or $KAURI_HOME",

@@ -85,6 +85,8 @@ pub(crate) fn encode(value: &Value) -> Result<Vec<u8>, String> {
 }
 
 fn to_message(fields: Fields<'_>) -> Result<Message, String> {
+    // A word that is misspelt says more than a field that is missing.
+    let kind = fields.message_kind()?;
     let id =
         fields.bytes("message_id", "message_id_hex")?.ok_or("field `message_id` or `message_id_hex` is missing")?;
     let to = fields.integer("to_worker")?.ok_or("field `to_worker` is missing")?;
@@ -94,7 +96,7 @@ fn to_message(fields: Fields<'_>) -> Result<Message, String> {
     let message = Message {
         from: fields.integer("from_worker")?.map(WorkerId),
         trace: fields.bytes("trace_id", "trace_id_hex")?.map(TraceId::new),
-        ..Message::new(fields.message_kind()?, WorkerId(to), id, payload)
+        ..Message::new(kind, WorkerId(to), id, payload)
     };
     let route = (fields.integer("route_worker")?, fields.integer("route_timestamp")?);
     let message = message.routed(WorkerId(route.0.unwrap_or(0)), Timestamp(route.1.unwrap_or(0)));
