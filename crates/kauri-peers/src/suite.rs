@@ -106,7 +106,7 @@ impl<'a> Suite<'a> {
     pub(crate) fn measure(&mut self, part: Part) {
         match part {
             Part::Read => self.read(),
-            Part::Write => (0..self.plan.write_rounds).for_each(|_| self.write()),
+            Part::Write => (0..self.plan.write_rounds).for_each(|round| self.write(round)),
             Part::Sync => self.sync(),
             Part::Space => self.space(),
             Part::Kinds => unreachable!("it has no shape"),
@@ -205,9 +205,11 @@ impl<'a> Suite<'a> {
         }
     }
 
-    fn write(&mut self) {
-        let order = self.data.shuffled();
-        for who in 0..self.contenders.len() {
+    /// Each round begins with another contender: who comes second finds the memory that the first has given back, and need not wait for
+    /// the system to find some.
+    fn write(&mut self, round: u64) {
+        let (order, contenders) = (self.data.shuffled(), self.contenders.len());
+        for who in (0..contenders).map(|turn| (turn + round as usize) % contenders) {
             self.write_sorted(who, &order);
             self.write_random(who);
         }
