@@ -174,3 +174,15 @@ fn a_fork_that_shares_its_file_has_everything_and_goes_its_own_way() {
         assert_eq!(disk.names().unwrap(), ["fork", "other", "store"]);
     }
 }
+
+#[test]
+fn new_file_comes_out_no_longer_than_it_was_said_to_be() {
+    for page_bytes in [256, 4096] {
+        let store = Options::new().page_bytes(page_bytes).open(&MemoryDisk::new(), "store").expect("it is made");
+        let mut txn = store.begin();
+        txn.put(&Table::<u32, u32>::new("squares"), 7, 49).expect("written");
+        txn.commit().expect("committed");
+        let done = store.compact().expect("compacted");
+        assert!(done.bytes_after <= done.bytes_before, "{done:?}");
+    }
+}
