@@ -294,6 +294,37 @@ impl<R: Send + Sync> Writer<R> {
         }
     }
 
+    /// Looks whether a run of pages is empty, for content that goes to the file and not into memory.
+    ///
+    /// # Errors
+    /// As for [`take_run`](Self::take_run).
+    ///
+    /// # Panics
+    /// If the run crosses the end of a chunk.
+    pub fn check_empty(&self, first: u32, pages: u32) -> Result<(), InUse> {
+        assert!(is_run(first, pages), "pages {first} to {first}+{pages} are no run");
+        let claim = self.arena.frames.claim(first, pages).ok_or(InUse::Taken)?;
+        if claim.holds_dead() { Err(InUse::Taken) } else { Ok(()) }
+    }
+
+    /// Whether a page or run that was put into the file, born then, lives; it need not be in memory. That it was not reclaimed is for
+    /// the caller to know.
+    #[must_use]
+    pub fn lives(&self, first: u32, birth: Stamp) -> bool {
+        let stamps = self.arena.frames.frame_or_map(first).stamps;
+        let is_other = matches!(stamps.birth(), Birth::At(other) if other != birth);
+        !is_other && stamps.death() == Stamp::NEVER
+    }
+
+    /// Forgets a page or run that was put into the file for the version being made, as if it had never been: it may be in memory.
+    pub fn forget(&mut self, first: u32) {
+        self.arena.while_staying(first, || {
+            if self.own(first).is_some() {
+                self.arena.frames.empty(first);
+            }
+        });
+    }
+
     /// Ends the life of a page or run with the version being made: readers of that version and later do not get it. What is
     /// dead already stays as dead as it was.
     ///

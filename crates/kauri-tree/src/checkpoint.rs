@@ -32,7 +32,7 @@ use crate::meta::{LOG_PAGE, META_BYTES, Meta};
 use crate::node;
 use crate::open::write_zeros;
 use crate::overflow::RunsMut;
-use crate::pager::{Pager, Run};
+use crate::pager::{Pager, Run, Written};
 use crate::pins::{self, PinChange};
 use crate::read::Access;
 use crate::store::State;
@@ -78,6 +78,8 @@ pub(crate) struct Done {
 pub(crate) struct Job {
     /// First pages of what was made since the last checkpoint; some of it has died.
     born: Vec<u32>,
+    /// What is in the file already, of what was made since then.
+    written: Vec<Written>,
     bitmap: Run,
     bits: Vec<u8>,
     meta: Meta,
@@ -170,8 +172,9 @@ impl Durable {
         if planted!(ReleaseLogTooSoon) {
             turn.ring.release(std::mem::take(&mut ring_bytes));
         }
-        let (born, ticket) = (state.pager.take_born(), self.group.all(Until::Synced));
-        Ok((Job { born, bitmap, bits, meta, ring_bytes, cut_all: turn.cut_all, zeros, ticket }, version))
+        let (born, written) = (state.pager.take_born(), state.pager.take_written());
+        let (cut_all, ticket) = (turn.cut_all, self.group.all(Until::Synced));
+        Ok((Job { born, written, bitmap, bits, meta, ring_bytes, cut_all, zeros, ticket }, version))
     }
 
     /// Writes a checkpoint, in no one's turn or in its own. `between` is called between its writes.
@@ -191,10 +194,10 @@ impl Durable {
     }
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { born, bitmap, mut bits, meta, ring_bytes, cut_all, zeros, ticket } = job;
+        let Job { born, written: _, bitmap, mut bits, meta, ring_bytes, cut_all, zeros, ticket } = job;
         self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
         write_zeros(self.file.disk(), zeros.start, zeros.end)?;
-        let written = self.write_pages(held, born, bitmap, &mut |_, _| between())?;
+        let written = self.write_pages(held, born, bitmap, &mut |_| (), between)?;
         self.write_bits(held, bitmap, &mut bits)?;
         if !planted!(PointAtUnsyncedPages) {
             self.file.disk().sync()?;
@@ -211,14 +214,15 @@ impl Durable {
         Ok(Done { meta, version, ring_bytes })
     }
 
-    /// Writes the pages of the version that were born since the last checkpoint, and tells which; `between` hears of each write. The bitmap
-    /// is written by itself: it was sealed with the version, and says what else was free then.
+    /// Writes the pages of the version that were born since the last checkpoint, and tells which. `note` hears the checksum of each,
+    /// and `between` is called between writes. The bitmap is written by itself: it was sealed with the version, and says what else was free then.
     fn write_pages(
         &self,
         held: &Held<'_>,
         mut born: Vec<u32>,
         bitmap: Run,
-        between: &mut dyn FnMut(u32, &[u8]),
+        note: &mut dyn FnMut(u64),
+        between: &mut dyn FnMut(),
     ) -> Result<Vec<u32>> {
         born.sort_unstable();
         born.dedup();
@@ -228,13 +232,13 @@ impl Durable {
             let goes_on = self.file.offset(first) + buffer.len() as u64 == self.file.offset(page);
             if !goes_on || buffer.len() + bytes.len() > WRITE_BYTES_MAX {
                 self.file.write(first, &buffer)?;
-                between(first, &buffer);
+                between();
                 buffer.clear();
                 first = page;
             }
             let start = buffer.len();
             buffer.extend_from_slice(bytes);
-            StoreFile::seal(page, birth, &mut buffer[start..]);
+            note(StoreFile::seal(page, birth, &mut buffer[start..]));
             written.push(page);
             Ok(())
         };
@@ -243,14 +247,15 @@ impl Durable {
             held.whole(page, |birth, bytes| add(page, birth, bytes)).unwrap_or(Ok(()))?;
         }
         self.file.write(first, &buffer)?;
-        between(first, &buffer);
         Ok(written)
     }
 
-    fn write_bits(&self, held: &Held<'_>, bitmap: Run, bits: &mut [u8]) -> Result<()> {
+    /// Writes the bitmap, and tells its checksum.
+    fn write_bits(&self, held: &Held<'_>, bitmap: Run, bits: &mut [u8]) -> Result<u64> {
         let birth = held.whole(bitmap.first, |birth, _| birth).expect("the bitmap was just made");
-        StoreFile::seal(bitmap.first, birth, bits);
-        self.file.write(bitmap.first, bits)
+        let sum = StoreFile::seal(bitmap.first, birth, bits);
+        self.file.write(bitmap.first, bits)?;
+        Ok(sum)
     }
 
     /// Gives the system back what lies behind the last page, if it is worth it, or in any case. Nothing points there: neither this
@@ -267,7 +272,7 @@ impl Durable {
     /// Takes note of a checkpoint that ended, in the writer's turn.
     pub(crate) fn absorb(&self, state: &mut State) {
         let mut stage = lock(&self.stage);
-        match std::mem::replace(&mut *stage, Stage::Idle) {
+        let is_idle = match std::mem::replace(&mut *stage, Stage::Idle) {
             Stage::Done(done) => {
                 drop(stage);
                 let turn = state.turn.as_mut().expect("a store in a file has a log");
@@ -278,9 +283,16 @@ impl Durable {
                 turn.body.set_most(turn.ring.body_bytes_max());
                 let old = Stamp::new(before.version).filter(|_| planted!(KeepOldCheckpoint));
                 state.pager.keep(vec![old.unwrap_or(done.version)]);
+                true
             }
-            other => *stage = other,
-        }
+            Stage::Idle => true,
+            Stage::Running => {
+                *stage = Stage::Running;
+                planted!(WriteThroughAlways)
+            }
+        };
+        // Who makes a checkpoint may cut the file behind what there was, and who gives room back takes what was free: nobody else writes there.
+        state.pager.set_quiet(is_idle && self.can_write());
     }
 
     /// Waits for the checkpoint that is going on, and takes note of it.

@@ -154,6 +154,11 @@ impl Durable {
         }
     }
 
+    /// Whether the file can be written, for who need not be told why not.
+    pub(crate) fn can_write(&self) -> bool {
+        matches!(*lock(&self.failure), Failure::None)
+    }
+
     /// Runs a write of which nobody knows what it did if it fails.
     pub(crate) fn or_break<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && !planted!(WriteOnAfterFailure) {

@@ -96,10 +96,17 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Makes a run ready to be written: with its birth and its checksum.
-    pub(crate) fn seal(first: u32, birth: Stamp, bytes: &mut [u8]) {
+    /// Makes a run ready to be written: with its birth and its checksum, which is returned.
+    pub(crate) fn seal(first: u32, birth: Stamp, bytes: &mut [u8]) -> u64 {
         bytes[BIRTH].copy_from_slice(&birth.number().to_le_bytes());
         let sum = checksum(bytes, first);
         bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+        sum
+    }
+
+    /// The checksum of a run that was read, if it is right.
+    pub(crate) fn sum_of(first: u32, bytes: &[u8]) -> Option<u64> {
+        let found = u64::from_le_bytes(bytes[CHECKSUM].try_into().expect("eight bytes"));
+        Some(found).filter(|found| *found == checksum(bytes, first))
     }
 }

@@ -128,6 +128,7 @@ mod sync;
 #[cfg(all(unix, feature = "file"))]
 mod system;
 mod table;
+mod through;
 #[cfg(all(feature = "checkpoint", feature = "file", feature = "multi", feature = "ttl", feature = "watch"))]
 pub mod tour;
 #[cfg(feature = "ttl")]

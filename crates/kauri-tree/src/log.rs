@@ -30,7 +30,7 @@ const TABLE: u8 = 1;
 const PUT: u8 = 2;
 const REMOVE: u8 = 3;
 const DROP: u8 = 4;
-const PAGES: u8 = 5;
+const PAGES: u8 = 6;
 
 /// One operation of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,7 +174,7 @@ fn long(length: usize) -> [u8; 4] {
 pub(crate) struct PagesRecord {
     /// The meta page of a checkpoint of it, whose log goes on behind the record.
     pub(crate) meta: [u8; META_BYTES],
-    /// Of all pages, one range after the other.
+    /// The sum of the checksums of all pages.
     pub(crate) checksum: u64,
     pub(crate) ranges: Vec<Range<u32>>,
 }

@@ -330,7 +330,8 @@ fn newest_pages(file: &StoreFile, meta: &Meta, log: &[u8]) -> Result<Option<Meta
     while let Some(body) = ring.read(log) {
         let Some(record) = PagesRecord::decode(body) else { continue };
         let Ok(found) = Meta::decode(&record.meta, 0) else { break };
-        if !has_pages(file, &record)? && !planted!(TrustPagesRecord) {
+        let bitmap = Run { first: found.bitmap_page, pages: found.bitmap_pages };
+        if !has_pages(file, &record, bitmap)? && !planted!(TrustPagesRecord) {
             break;
         }
         // What cannot change while a file lives is as the meta page says.

@@ -38,6 +38,8 @@ pub(crate) trait Runs {
 pub(crate) trait RunsMut: Runs {
     /// A run of the transaction's own.
     fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])>;
+    /// A run that is filled now and not changed later: it need not be in memory. Its first page.
+    fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32>;
     /// Gives a run up.
     fn retire_run(&mut self, run: Run);
 }
@@ -76,23 +78,25 @@ pub(crate) fn write(runs: &mut impl RunsMut, page_bytes: usize, value: &[u8]) ->
     let part_bytes = run_value_bytes_max(page_bytes);
     let mut next = 0;
     for part in value.chunks(part_bytes).rev() {
-        let (first, bytes) = make_part(runs, page_bytes, part.len(), next)?;
-        bytes.copy_from_slice(part);
-        next = first;
+        let pages = part_pages(page_bytes, part.len());
+        next = runs.write_run(pages, |run| begin_part(run, pages, part.len(), next).copy_from_slice(part))?;
     }
     Ok(Reference { bytes, first: next })
 }
 
-/// A run for a part of a value: its first page, and where the part goes, whatever is there now.
-fn make_part(runs: &mut impl RunsMut, page_bytes: usize, bytes: usize, next: u32) -> Result<(u32, &mut [u8])> {
-    let pages = u32::try_from((bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
-    let (first, run) = runs.make_run(pages)?;
+/// How many pages the run of a part of a value has.
+fn part_pages(page_bytes: usize, bytes: usize) -> u32 {
+    u32::try_from((bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages")
+}
+
+/// Begins a run for a part of a value: where the part goes, whatever is there now.
+fn begin_part(run: &mut [u8], pages: u32, bytes: usize, next: u32) -> &mut [u8] {
     run[KIND_AT..HEADER_BYTES].fill(0);
     run[KIND_AT] = KIND_OVERFLOW;
     put(run, PAGES_AT, pages);
     put(run, NEXT_AT, next);
     put(run, BYTES_AT, u32::try_from(bytes).expect("a part of a value of at most 4 GiB"));
-    Ok((first, &mut run[HEADER_BYTES..HEADER_BYTES + bytes]))
+    &mut run[HEADER_BYTES..HEADER_BYTES + bytes]
 }
 
 /// The longest value that lies in one run.
@@ -108,10 +112,11 @@ pub(crate) fn fill(
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<Reference> {
     assert!(bytes <= run_value_bytes_max(page_bytes), "a value of one run");
-    let (first, value) = make_part(runs, page_bytes, bytes, 0)?;
+    let pages = part_pages(page_bytes, bytes);
+    let (first, run) = runs.make_run(pages)?;
+    let value = begin_part(run, pages, bytes, 0);
     value.fill(0);
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| fill(value))) {
-        let pages = u32::try_from((bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
         runs.retire_run(Run { first, pages });
         resume_unwind(panic);
     }
@@ -120,6 +125,12 @@ pub(crate) fn fill(
 
 fn put(run: &mut [u8], at: usize, number: u32) {
     run[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+/// How many pages the run has that begins with this page, by what it says.
+pub(crate) fn pages_of(page: &[u8]) -> Option<u32> {
+    let pages = || Some(u32::from_le_bytes(page.get(PAGES_AT..PAGES_AT + 4)?.try_into().ok()?));
+    if page[KIND_AT] == KIND_OVERFLOW { pages() } else { Some(1) }
 }
 
 /// One run of a value, checked.
@@ -133,7 +144,7 @@ struct Part<'a> {
 fn part(runs: &impl Runs, page_bytes: usize, first: u32, left: usize) -> Result<Part<'_>> {
     let corrupt = |expected, found| Error::Corrupt { page: first, fault: Fault::new(expected, found) };
     let part_bytes = left.min(run_value_bytes_max(page_bytes));
-    let pages = u32::try_from((part_bytes + HEADER_BYTES).div_ceil(page_bytes)).expect("at most a chunk of pages");
+    let pages = part_pages(page_bytes, part_bytes);
     let run = Run { first, pages };
     let bytes = runs.run(run)?;
     let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

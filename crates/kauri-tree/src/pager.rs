@@ -10,6 +10,8 @@
 //!                 └──retire, abort──> free
 //! ```
 //!
+//! What is written once can go to the file at once, and is not in memory then ([`Through`]).
+//!
 //! A page that was born by the version of the newest pin and is given up later was alive in that version: the pin sees it, and it is
 //! kept. For the arena it goes on living, so that whoever reads as of the pin finds it. Only pages that belong to no version (those of
 //! the bitmap, of the pins and of the list of kept pages) are given up as such.
@@ -26,6 +28,8 @@ use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::overflow::{Runs, RunsMut};
+use crate::sync::{Mutex, lock};
+use crate::through::{self, Through};
 
 /// A checkpoint is made when pages that are not in the file take more than this part, one of so many, of a bounded cache.
 const BORN_SHARE: usize = 4;
@@ -60,6 +64,15 @@ pub(crate) struct Dead {
     pub(crate) birth: Stamp,
 }
 
+/// A run that went through to the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub(crate) run: Run,
+    birth: Stamp,
+    /// Its checksum.
+    pub(crate) sum: u64,
+}
+
 /// The pages of a store, seen by its writer.
 #[derive(Debug)]
 pub(crate) struct Pager<R> {
@@ -84,6 +97,13 @@ pub(crate) struct Pager<R> {
     file: Option<Arc<StoreFile>>,
     /// First pages of what was made since the last checkpoint, by transactions that committed.
     born: Vec<u32>,
+    /// What went through to the file since then, by transactions that committed.
+    written: Vec<Written>,
+    /// Whether anything may go through: nobody else writes pages or cuts the file.
+    is_quiet: bool,
+    /// When pages are born that go through: before everything else that the transaction makes.
+    through_birth: Stamp,
+    through: Mutex<Through>,
 }
 
 /// What a transaction, or one nested in it, did to pages.
@@ -92,6 +112,8 @@ struct Level {
     /// Pages born at this stamp or later belong to it.
     base: Stamp,
     made: Vec<Run>,
+    /// What it made that went through to the file.
+    written: Vec<Written>,
     /// Pages of the levels below, and of the version before, that it gave up.
     retired: Vec<Dead>,
     /// Such pages that no pin sees.
@@ -114,6 +136,10 @@ impl<R: Send + Sync> Pager<R> {
             scratch: Vec::new(),
             file: None,
             born: Vec::new(),
+            written: Vec::new(),
+            is_quiet: false,
+            through_birth: Stamp::FIRST,
+            through: Mutex::default(),
         }
     }
 
@@ -132,6 +158,38 @@ impl<R: Send + Sync> Pager<R> {
     /// First pages of what was made since this was asked last; some of it may have died.
     pub(crate) fn take_born(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.born)
+    }
+
+    /// What went through to the file since this was asked last, and lives.
+    pub(crate) fn take_written(&mut self) -> Vec<Written> {
+        let mut written = std::mem::take(&mut self.written);
+        // Of two lives of a page the later is that of now, if any is.
+        written.sort_by_key(|written| written.run.first);
+        written.dedup_by(|later, earlier| {
+            let is_same = later.run.first == earlier.run.first;
+            if is_same {
+                *earlier = *later;
+            }
+            is_same
+        });
+        let lives = |Written { run, birth, .. }: &Written| {
+            !self.free.contains(run.first) && self.writer.lives(run.first, *birth)
+        };
+        written.retain(lives);
+        written
+    }
+
+    /// Says whether pages may go through to the file.
+    pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
+        self.is_quiet = is_quiet && self.file.is_some();
+    }
+
+    /// Writes what is on its way through to the file.
+    ///
+    /// # Errors
+    /// If the disk fails; then it is still on its way.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| lock(&self.through).flush(file))
     }
 
     /// Holds pages in memory outside of a transaction, until [`let_go`](Self::let_go).
@@ -172,7 +230,10 @@ impl<R: Send + Sync> Pager<R> {
     #[cold]
     fn load(&self, run: Run) -> Result<()> {
         match &self.file {
-            Some(file) if run.iter().end <= self.end => file.load(self.writer.arena(), run),
+            Some(file) if run.iter().end <= self.end => {
+                self.flush()?;
+                file.load(self.writer.arena(), run)
+            }
             _ => Ok(()),
         }
     }
@@ -198,9 +259,16 @@ impl<R: Send + Sync> Pager<R> {
         if self.levels.is_empty() {
             self.reclaim();
             self.make_room();
+            self.through_birth = self.writer.tick();
         }
         let base = self.writer.tick();
-        self.levels.push(Level { base, made: Vec::new(), retired: Vec::new(), unseen: Vec::new() });
+        self.levels.push(Level {
+            base,
+            made: Vec::new(),
+            written: Vec::new(),
+            retired: Vec::new(),
+            unseen: Vec::new(),
+        });
     }
 
     /// Lets pages leave memory, if there are too many.
@@ -231,6 +299,7 @@ impl<R: Send + Sync> Pager<R> {
         let child = self.levels.pop().expect("two levels are there");
         if !planted!(ForgetPagesOfNested) {
             self.level().made.extend(child.made);
+            self.level().written.extend(child.written);
         }
         assert!(child.unseen.is_empty(), "pages of no version are not changed in nested transactions");
         for dead in child.retired {
@@ -242,7 +311,12 @@ impl<R: Send + Sync> Pager<R> {
     pub(crate) fn abort(&mut self) {
         let level = self.levels.pop().expect("a transaction is open");
         if self.levels.is_empty() {
+            lock(&self.through).clear();
             self.writer.rest();
+        }
+        for Written { run, .. } in level.written {
+            self.writer.forget(run.first);
+            self.set_free(run);
         }
         for run in level.made {
             // Some were given back already, and their pages taken again for something shorter.
@@ -265,6 +339,7 @@ impl<R: Send + Sync> Pager<R> {
         }
         if self.file.is_some() {
             self.born.extend(level.made.iter().map(|run| run.first));
+            self.written.extend(level.written);
         }
         self.dying.push((version, level.unseen));
         self.writer.seal()
@@ -398,6 +473,40 @@ impl<R: Send + Sync> Pager<R> {
         Ok(first)
     }
 
+    /// Makes a run in the file.
+    fn write_through(&mut self, run: Run, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        let file = self.file.as_ref().expect("what goes through has a file to go to");
+        self.writer.check_empty(run.first, run.pages).map_err(|_| taken(run.first))?;
+        let birth = self.through_birth;
+        file.set_newest(birth);
+        let added = lock(&self.through).add(file, run, birth, fill);
+        match added {
+            Ok(sum) => self.level().written.push(Written { run, birth, sum }),
+            Err(_) => self.set_free(run),
+        }
+        added.map(|_| ())
+    }
+
+    /// A page that was not used, or never.
+    fn next_page(&mut self) -> Result<u32> {
+        self.free.pop().map_or_else(|| self.extend(1), Ok)
+    }
+
+    /// A run of pages that were not used, and whether they were never.
+    fn next_run(&mut self, pages: u32) -> Result<(Run, bool)> {
+        let (first, is_new) = match self.free.pop_run(pages, CHUNK_PAGES) {
+            Some(first) => (first, false),
+            None => (self.extend(pages)?, true),
+        };
+        Ok((Run { first, pages }, is_new))
+    }
+
+    /// Makes a run in memory, of pages that were not used.
+    fn take_run(&mut self, run: Run) -> Result<&mut [u8]> {
+        self.level().made.push(run);
+        self.writer.take_run(run.first, run.pages).map_err(|_| taken(run.first))
+    }
+
     /// How many pages there are, used and free.
     pub(crate) fn end(&self) -> u32 {
         self.end
@@ -453,12 +562,20 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
     }
 
     fn make(&mut self) -> Result<u32> {
-        let page = match self.free.pop() {
-            Some(page) => page,
-            None => self.extend(1)?,
-        };
+        let page = self.next_page()?;
         self.writer.take(page).map_err(|_| taken(page))?;
         self.level().made.push(Run::of(page));
+        Ok(page)
+    }
+
+    fn write_once(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<u32> {
+        if !self.is_quiet {
+            let page = self.make()?;
+            fill(self.page_mut(page));
+            return Ok(page);
+        }
+        let page = self.next_page()?;
+        self.write_through(Run::of(page), fill)?;
         Ok(page)
     }
 
@@ -510,13 +627,20 @@ impl<R: Send + Sync> Runs for Pager<R> {
 
 impl<R: Send + Sync> RunsMut for Pager<R> {
     fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])> {
-        let first = match self.free.pop_run(pages, CHUNK_PAGES) {
-            Some(first) => first,
-            None => self.extend(pages)?,
-        };
-        self.levels.last_mut().expect("a transaction is open").made.push(Run { first, pages });
-        let bytes = self.writer.take_run(first, pages).map_err(|_| taken(first))?;
-        Ok((first, bytes))
+        let (run, _) = self.next_run(pages)?;
+        Ok((run.first, self.take_run(run)?))
+    }
+
+    fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32> {
+        // Where pages are used again, there is memory too, and what is written into it may be gone before the next checkpoint.
+        let (run, is_new) = self.next_run(pages)?;
+        let is_short = pages as usize * self.page_bytes() <= through::BUFFER_BYTES;
+        if is_new && is_short && self.is_quiet {
+            self.write_through(run, fill)?;
+        } else {
+            fill(self.take_run(run)?);
+        }
+        Ok(run.first)
     }
 
     fn retire_run(&mut self, run: Run) {

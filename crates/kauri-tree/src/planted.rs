@@ -153,6 +153,12 @@ mod bugs {
         // Records of pages.
         /// Pages that a record says were written are believed to be there.
         TrustPagesRecord,
+        /// The record of pages does not name those that were in the file before the commit.
+        ForgetWrittenThrough,
+        /// Pages go through to the file while a checkpoint may cut it.
+        WriteThroughAlways,
+        /// What is on its way to the file is not written before the commit.
+        CommitBeforeThrough,
         /// What followed a record whose pages are lost is found by a later recovery.
         FollowLostPages,
         // Checkpoints and metas.

@@ -372,8 +372,8 @@ mod tests {
                 .collect();
             sequences.sort_unstable();
             assert_eq!(sequences, [1, 2, 3, 4, 5, 6, 7, 8]);
-            // The turn that was given up, the group's transaction and its version: one stamp each.
-            assert_eq!(versions, 3);
+            // The turn that was given up and the group's transaction, two stamps each, and its version.
+            assert_eq!(versions, 5);
             store.verify().unwrap();
         }
     }

@@ -190,6 +190,12 @@ impl<'a> WriteTxn<'a> {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
+        if let Turn::Taken(_, state) = &self.turn
+            && !planted!(CommitBeforeThrough)
+        {
+            // While it can be rolled back: nothing else was written.
+            state.pager.flush()?;
+        }
         // From here on there is nothing to roll back.
         let before = self.before.take();
         let (store, pending) = match &mut self.turn {

@@ -6,6 +6,10 @@ use super::{Order, PagesMut, Root};
 use crate::error::{Error, Result};
 use crate::node::{Draft, Item, Value, common_bytes};
 
+/// The most pages whose rows are written to the log too, and that stay in memory. If there are more, they are committed by themselves: the
+/// log would only be a second copy of them.
+pub(crate) const LOGGED_PAGES_MAX: u32 = 64;
+
 /// A tree that grows at its right edge.
 pub(crate) struct Loader<O> {
     page_bytes: usize,
@@ -73,10 +77,17 @@ impl<O: Order> Loader<O> {
 
     /// Makes a page of what was drafted on a level; the next one there gets this key.
     fn end_page(&mut self, pages: &mut impl PagesMut, level: usize, next: Vec<u8>) -> Result<()> {
-        let page = pages.make()?;
-        self.pages += 1;
         let Level { draft, key } = &mut self.levels[level];
-        draft.write(O::BYTEWISE, pages.page_mut(page));
+        let page = match self.pages < LOGGED_PAGES_MAX {
+            true => {
+                let page = pages.make()?;
+                draft.write(O::BYTEWISE, pages.page_mut(page));
+                page
+            }
+            // There will be many, and it is all the same to them whether they are in memory.
+            false => pages.write_once(|page| draft.write(O::BYTEWISE, page))?,
+        };
+        self.pages += 1;
         let (rows, key) = (draft.rows(), std::mem::replace(key, next));
         draft.clear();
         self.push_child(pages, level + 1, key, page, rows)

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 pub(crate) use cut::{Cut, Edge, remove_range};
 pub(crate) use diff::{Between, Differ, Differing, See, differences, first_difference, is_same, unshared_leaves};
 pub(crate) use edit::{Old, insert, put, remove, retire_all};
-pub(crate) use load::Loader;
+pub(crate) use load::{LOGGED_PAGES_MAX, Loader};
 pub(crate) use scan::{Row, Scan, Spot};
 pub(crate) use search::{count_between, get, rank};
 pub(crate) use verify::{Seen, verify};
@@ -69,6 +69,8 @@ pub(crate) trait PagesMut: Pages {
     fn page_bytes(&self) -> usize;
     /// An empty page of the transaction's own.
     fn make(&mut self) -> Result<u32>;
+    /// A page that is filled now and not changed later by the transaction that makes it, unless a copy of it: it need not be in memory.
+    fn write_once(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<u32>;
     /// A page of the transaction's own with the content of this one, which may be itself; else the old one is given up.
     fn fresh(&mut self, page: u32) -> Result<u32>;
     /// A page of the transaction's own, to change.

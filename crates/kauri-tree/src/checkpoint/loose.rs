@@ -11,7 +11,6 @@
 use std::ops::Range;
 
 use kauri_arena::Stamp;
-use twox_hash::XxHash3_64;
 
 use super::{Durable, Held, Job, OnPanic, Stage, WRITE_BYTES_MAX};
 use crate::durable::Turn;
@@ -20,6 +19,8 @@ use crate::file::StoreFile;
 use crate::group::{Ticket, Until};
 use crate::log::PagesRecord;
 use crate::meta::{LOG_PAGE, Meta};
+use crate::overflow;
+use crate::pager::Run;
 use crate::store::State;
 use crate::sync::lock;
 
@@ -61,82 +62,112 @@ impl Durable {
     /// Writes the pages, and makes the record that says so; where in the file that goes. Nothing is written if the record is too long.
     fn write_loosely(&self, job: &mut Job, held: &Held<'_>, turn: &mut Turn) -> Result<Option<(u64, Vec<u8>)>> {
         let meta = Meta { checkpoint: turn.meta.checkpoint, ring_pages: turn.meta.ring_pages, ..job.meta };
-        let page_bytes = self.file.page_bytes();
-        job.born.sort_unstable();
-        job.born.dedup();
-        let mut sketch = Footprint::default();
-        for page in job.born.iter().filter(|page| **page != job.bitmap.first) {
-            held.whole(*page, |_, bytes| sketch.reach(*page, bytes.len() / page_bytes));
-        }
-        sketch.reach(job.bitmap.first, job.bitmap.pages as usize);
-        if !turn.ring.has_room(&sketch.record(&meta).encode()) {
+        let ranges = self.ranges(job, held);
+        if !turn.ring.has_room(&record(&meta, 0, ranges.clone()).encode()) {
             return Ok(None);
         }
         self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
-        let mut footprint = Footprint::default();
-        let written = self.write_pages(held, std::mem::take(&mut job.born), job.bitmap, &mut |first, bytes| {
-            footprint.add(first, bytes, page_bytes);
-        })?;
-        self.write_bits(held, job.bitmap, &mut job.bits)?;
-        footprint.add(job.bitmap.first, &job.bits, page_bytes);
+        let mut sum = job.written.iter().fold(0, |sum: u64, written| sum.wrapping_add(written.sum));
+        let mut note = |of_page| sum = sum.wrapping_add(of_page);
+        let written =
+            self.write_pages(held, std::mem::take(&mut job.born), job.bitmap, &mut note, &mut || ())?;
+        note(self.write_bits(held, job.bitmap, &mut job.bits)?);
         for page in written {
             held.mark_written(page);
         }
-        let (offset, record) = turn.ring.append(&footprint.record(&meta).encode());
+        let (offset, record) = turn.ring.append(&record(&meta, sum, ranges).encode());
         Ok(Some((self.file.offset(LOG_PAGE) + offset, record)))
     }
-}
 
-/// What was written of pages, and where.
-#[derive(Default)]
-struct Footprint {
-    ranges: Vec<Range<u32>>,
-    checksum: u64,
-}
-
-impl Footprint {
-    fn add(&mut self, first: u32, bytes: &[u8], page_bytes: usize) {
-        self.checksum = fold(self.checksum, bytes, page_bytes);
-        self.reach(first, bytes.len() / page_bytes);
-    }
-
-    fn reach(&mut self, first: u32, pages: usize) {
-        let end = first + u32::try_from(pages).expect("page numbers have 32 bits");
-        match self.ranges.last_mut() {
-            _ if pages == 0 => {}
-            Some(last) if last.end == first => last.end = end,
-            _ => self.ranges.push(first..end),
-        }
-    }
-
-    fn record(self, meta: &Meta) -> PagesRecord {
-        PagesRecord { meta: meta.encode(0), checksum: self.checksum, ranges: self.ranges }
+    /// Where the pages are, with those that are in the file already.
+    fn ranges(&self, job: &Job, held: &Held<'_>) -> Vec<Range<u32>> {
+        let page_bytes = self.file.page_bytes();
+        let length = |page: &u32| held.whole(*page, |_, bytes| bytes.len() / page_bytes);
+        let run = |first: u32, pages| first..first + u32::try_from(pages).expect("page numbers have 32 bits");
+        let born = job.born.iter().filter(|page| **page != job.bitmap.first);
+        let born = born.filter_map(|page| Some(run(*page, length(page)?)));
+        let written = job.written.iter().filter(|_| !planted!(ForgetWrittenThrough)).map(|written| written.run.iter());
+        let mut runs: Vec<Range<u32>> = born.chain(written).chain([job.bitmap.iter()]).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup();
+        // Those that lie side by side are one.
+        runs.dedup_by(|next, last| {
+            let goes_on = last.end == next.start;
+            if goes_on {
+                last.end = next.end;
+            }
+            goes_on
+        });
+        runs
     }
 }
 
-/// The checksum of pages, each keyed by that of those before.
-fn fold(checksum: u64, bytes: &[u8], page_bytes: usize) -> u64 {
-    bytes.chunks(page_bytes).fold(checksum, XxHash3_64::oneshot_with_seed)
+fn record(meta: &Meta, checksum: u64, ranges: Vec<Range<u32>>) -> PagesRecord {
+    PagesRecord { meta: meta.encode(0), checksum, ranges }
 }
 
-/// Whether the pages of a record are what was written.
-pub(crate) fn has_pages(file: &StoreFile, record: &PagesRecord) -> Result<bool> {
-    let (page_bytes, mut checksum) = (file.page_bytes(), 0);
-    let mut buffer = vec![0; WRITE_BYTES_MAX];
-    let (length, mut read) = (file.disk().len()?, 0);
+/// Whether the pages of a record, of a version with this bitmap, are what was written.
+pub(crate) fn has_pages(file: &StoreFile, record: &PagesRecord, bitmap: Run) -> Result<bool> {
+    let (length, mut read, mut sum) = (file.disk().len()?, 0, 0_u64);
     for range in &record.ranges {
-        let (mut at, end) = (file.offset(range.start), file.offset(range.end));
+        let (at, end) = (file.offset(range.start), file.offset(range.end));
         read += end - at;
         // No page is there twice, so no more is read than there is.
         if end > length || read > length {
             return Ok(false);
         }
-        while at < end {
-            let part = &mut buffer[..usize::try_from(end - at).unwrap_or(usize::MAX).min(WRITE_BYTES_MAX)];
-            file.disk().read_at(at, part)?;
-            checksum = fold(checksum, part, page_bytes);
-            at += part.len() as u64;
+        let mut window = Window { file, range: range.clone(), first: range.start, bytes: Vec::new() };
+        while !window.range.is_empty() {
+            match window.next(bitmap)? {
+                Some(of_run) => sum = sum.wrapping_add(of_run),
+                None => return Ok(false),
+            }
         }
     }
-    Ok(checksum == record.checksum)
+    Ok(sum == record.checksum)
+}
+
+/// Pages that are read one after the other, many at once.
+struct Window<'a> {
+    file: &'a StoreFile,
+    /// Those that were not looked at yet.
+    range: Range<u32>,
+    /// The first page of the bytes.
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The checksum of the next run, if it is right.
+    fn next(&mut self, bitmap: Run) -> Result<Option<u64>> {
+        let first = self.range.start;
+        let pages = match first == bitmap.first {
+            true => Some(bitmap.pages),
+            false => overflow::pages_of(self.bytes(first, 1)?),
+        };
+        let Some(pages) = pages.filter(|pages| *pages > 0 && *pages <= self.range.end - first) else {
+            return Ok(None);
+        };
+        let sum = StoreFile::sum_of(first, self.bytes(first, pages)?);
+        self.range.start += pages;
+        Ok(sum)
+    }
+
+    /// So many pages that lie in the range.
+    fn bytes(&mut self, first: u32, pages: u32) -> Result<&[u8]> {
+        let page_bytes = self.file.page_bytes();
+        let in_window = |window: &Self| {
+            let start = (first - window.first) as usize * page_bytes;
+            start..start + pages as usize * page_bytes
+        };
+        if in_window(self).end > self.bytes.len() {
+            let most = u32::try_from(WRITE_BYTES_MAX / page_bytes).expect("few pages");
+            let count = most.max(pages).min(self.range.end - first) as usize;
+            self.bytes.resize(count * page_bytes, 0);
+            self.first = first;
+            self.file.disk().read_at(self.file.offset(first), &mut self.bytes)?;
+        }
+        let place = in_window(self);
+        Ok(&self.bytes[place])
+    }
 }

@@ -3,7 +3,7 @@
 use kauri_wire::Key;
 
 use super::{WriteTxn, check_key};
-use crate::btree::{self, Loader, Of};
+use crate::btree::{self, LOGGED_PAGES_MAX, Loader, Of};
 use crate::error::{Error, Result};
 use crate::node;
 use crate::overflow;
@@ -11,10 +11,6 @@ use crate::read::Write;
 use crate::store::State;
 use crate::table::Table;
 use crate::value::Value;
-
-/// The most pages whose rows are written to the log too. If there are more, they are committed by themselves: the log would
-/// only be a second copy of them.
-const LOGGED_PAGES_MAX: u32 = 64;
 
 /// How many rows of a load are fetched from memory together.
 const FETCHED_ROWS: usize = 16;
