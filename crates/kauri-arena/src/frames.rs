@@ -1,10 +1,15 @@
 //! Frames: memory for pages, in chunks that are mapped when they are first needed, and the stamps of each page.
 //!
 //! ```text
-//! chunk:  | frame 0 | ... | frame 16383 | stamps 0 | ... | stamps 16383 | mark 0 | ... | mark 16383 |
+//! chunk:  | frame 0 | ... | frame 16383 | stamps 0 | ... | stamps 16383 | counts of regions | mark 0 | ... | mark 16383 |
 //! stamps: | birth u64 | death u64 |
+//! count:  | u32 |
 //! mark:   | u8 |
 //! ```
+//!
+//! A region is as long as a huge page of the system. When some of its frames were used, the system is asked to make one page of it: then
+//! finding it is cheap for the processor. Not before, unless new pages are made from its beginning on: it would be filled with zeros as a
+//! whole, for a page of it.
 //!
 //! Stamps are atomics; frames are plain memory that is shared only while it does not change. The birth says what a frame is:
 //!
@@ -15,12 +20,12 @@
 //! top bit and i       page i of a run; the first page has the run's stamps
 //! ```
 //!
-//! A mark says what only a bounded arena needs to know ([`Cache`](crate::cache)).
+//! A mark says whether the frame was ever used, and what only a bounded arena needs to know ([`Cache`](crate::cache)).
 //!
 //! The death of a page that lives is the greatest number. It is zero, which means the same, until the page is first made.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -41,6 +46,10 @@ const INSIDE: u64 = 1 << 63;
 // A page's birth must never read as the mark of a run: what is between a mark and its first page is lent with it.
 const _: () = assert!(Stamp::LAST.number() < INSIDE);
 const HUGE_BYTES: usize = 2 << 20;
+/// The mark of a frame that was used: the system has memory for it.
+const TOUCHED: u8 = 8;
+/// A region becomes a huge page when this part of it, one of so many, was used.
+const DENSE_SHARE: usize = 16;
 
 /// How an attempt to load a page ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +139,13 @@ pub(crate) struct Frame<'a> {
     index: usize,
 }
 
+/// As much memory as a huge page of the system has.
+struct Region<'a> {
+    start: NonNull<u8>,
+    /// How many of its frames were used.
+    used: &'a AtomicU32,
+}
+
 /// The mark of a page: bits that are set and unset.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicU8);
@@ -210,8 +226,7 @@ impl Frames {
     #[cold]
     fn map(&self, page: u32) {
         let chunk = page / CHUNK_PAGES;
-        let first = self.resident.is_none().then(|| (page % CHUNK_PAGES) as usize * self.page_bytes);
-        let mapped = map_chunk(self.chunk_bytes(), first);
+        let mapped = map_chunk(self.chunk_bytes());
         #[cfg(loom)]
         self.model_stamps(mapped);
         let cell = &self.chunks[chunk as usize];
@@ -241,8 +256,25 @@ impl Frames {
 
     fn chunk_bytes(&self) -> usize {
         // A multiple of the system's page size, whatever that is up to 64 KiB.
-        let page_bytes = self.page_bytes + size_of::<Stamps>() + size_of::<Mark>();
-        (CHUNK_PAGES as usize * page_bytes).next_multiple_of(64 << 10)
+        (self.marks_at() + CHUNK_PAGES as usize * size_of::<Mark>()).next_multiple_of(64 << 10)
+    }
+
+    /// Where in a chunk the counts of its regions begin.
+    fn counts_at(&self) -> usize {
+        self.frames_bytes() + CHUNK_PAGES as usize * size_of::<Stamps>()
+    }
+
+    /// Where in a chunk the marks begin.
+    fn marks_at(&self) -> usize {
+        self.counts_at() + self.frames_bytes().div_ceil(HUGE_BYTES) * size_of::<AtomicU32>()
+    }
+
+    /// Notes that a frame is used.
+    fn touch(&self, page: u32) {
+        let frame = self.frame_or_map(page);
+        if frame.mark().set(TOUCHED) & TOUCHED == 0 && self.resident.is_none() {
+            frame.count_in_region();
+        }
     }
 
     /// Fills an empty run of `pages` pages; one page is a run too.
@@ -292,7 +324,7 @@ impl Frames {
         }
         self.count_out(claim.pages);
         if self.resident.is_some() {
-            self.frame_or_map(first).give_back(claim.pages as usize * self.page_bytes);
+            self.give_back(first, claim.pages);
         }
         claim.pages
     }
@@ -305,8 +337,21 @@ impl Frames {
         }
         // Empty again when it is dropped, all at once.
         let _claim = Claim { frames: self, first, pages };
-        self.frame_or_map(first).give_back(pages as usize * self.page_bytes);
+        self.give_back(first, pages);
         self.count_out(pages);
+    }
+
+    /// Gives the memory of frames back that are claimed.
+    fn give_back(&self, first: u32, pages: u32) {
+        self.frame_or_map(first).give_back(pages as usize * self.page_bytes);
+        for page in run(first, pages) {
+            self.frame_or_map(page).mark().unset(TOUCHED);
+        }
+    }
+
+    /// Whether all frames of a run were used before, so that there is memory for them.
+    pub(crate) fn are_touched(&self, first: u32, pages: u32) -> bool {
+        run(first, pages).all(|page| self.frame(page).is_some_and(|frame| frame.mark().load() & TOUCHED != 0))
     }
 
     /// How many pages the page or run that begins here has.
@@ -366,9 +411,11 @@ impl Claim<'_> {
         self.frames.count_in(self.pages);
         assert!(birth.number() > FILLING, "a page born at stamp {birth}; pages are born at 2 or later");
         for index in (1..self.pages).rev() {
+            self.frames.touch(self.first + index);
             let inside = &self.frames.frame_or_map(self.first + index).stamps.birth;
             inside.store(INSIDE | u64::from(index), Ordering::Release);
         }
+        self.frames.touch(self.first);
         self.frames.frame_or_map(self.first).stamps.birth.store(birth.number(), Ordering::Release);
         std::mem::forget(self);
     }
@@ -442,13 +489,55 @@ impl<'a> Frame<'a> {
     /// The mark of the page in it.
     #[inline]
     pub(crate) fn mark(self) -> &'a Mark {
-        let marks = self.frames.frames_bytes() + CHUNK_PAGES as usize * size_of::<Stamps>();
-        let behind = marks - self.index * self.frames.page_bytes + self.index;
-        // SAFETY: behind the stamps of the chunk lie as many marks; `start` is the start of frame `index`.
+        let behind = self.frames.marks_at() - self.index * self.frames.page_bytes + self.index;
+        // SAFETY: behind the counts of the chunk lie as many marks as frames; `start` is the start of frame `index`.
         let mark = unsafe { self.start.add(behind) };
         // SAFETY: mapped and zeroed by the system, which is a valid value; only ever accessed as this atomic; lives as long as
         // the frames.
         unsafe { mark.cast::<Mark>().as_ref() }
+    }
+
+    /// Counts the frame in its region, and makes a huge page of that when there are enough.
+    fn count_in_region(self) {
+        let Some(region) = self.region() else { return };
+        let dense = HUGE_BYTES / DENSE_SHARE / self.frames.page_bytes;
+        if region.used.fetch_add(1, Ordering::Relaxed) as usize + 1 == dense.max(1) {
+            // SAFETY: a part of a mapping of ours; its bytes stay as they are. That it may be refused does no harm.
+            unsafe { libc::madvise(region.start.as_ptr().cast(), HUGE_BYTES, libc::MADV_COLLAPSE) };
+        }
+    }
+
+    /// Lets the region that begins with this frame, if one does and nobody used it, be a huge page from the beginning: who comes here with a new page
+    /// will fill the rest too.
+    pub(crate) fn begin_region(self) {
+        let at = self.index * self.frames.page_bytes;
+        if !at.is_multiple_of(HUGE_BYTES) || self.frames.resident.is_some() {
+            return;
+        }
+        if let Some(region) = self.region().filter(|region| region.used.load(Ordering::Relaxed) == 0) {
+            // So that it is not made one later.
+            region.used.store(u32::MAX / 2, Ordering::Relaxed);
+            // SAFETY: as for `count_in_region`.
+            let _ = unsafe { rustix::mm::madvise(region.start.as_ptr().cast(), HUGE_BYTES, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// The region of the frame, if it may be a huge page. The first of a chunk may not: a small store is small.
+    fn region(self) -> Option<Region<'a>> {
+        let at = self.index * self.frames.page_bytes;
+        let region = at / HUGE_BYTES;
+        if region == 0 || (region + 1) * HUGE_BYTES > self.frames.frames_bytes() {
+            return None;
+        }
+        // SAFETY: the start of the region, which lies in the chunk before this frame, or at it.
+        let start = unsafe { self.start.sub(at - region * HUGE_BYTES) };
+        let behind = self.frames.counts_at() + region * size_of::<AtomicU32>() - at;
+        // SAFETY: behind the stamps of the chunk lies a count for each of its regions; `start` is at `at` in the chunk.
+        let used = unsafe { self.start.add(behind) };
+        // SAFETY: mapped and zeroed by the system, which is a valid value; aligned, because what lies before them fills a multiple of
+        // 16 bytes; only ever accessed as this atomic; lives as long as the frames.
+        let used = unsafe { used.cast::<AtomicU32>().as_ref() };
+        Some(Region { start, used })
     }
 
     /// Gives the memory of a page or run back; it reads as zeros until it is filled again.
@@ -481,10 +570,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Zeroed memory, aligned for huge pages. If `first` says which byte is used first, it may be backed by them, all but its first two
-/// megabytes and those around that byte: a small store stays small, and who opens a long one to read a page does not wait until two
-/// megabytes are filled with zeros.
-fn map_chunk(bytes: usize, first: Option<usize>) -> *mut u8 {
+/// Zeroed memory, aligned for huge pages.
+fn map_chunk(bytes: usize) -> *mut u8 {
     let start = map(bytes + HUGE_BYTES);
     let before = start.align_offset(HUGE_BYTES).min(HUGE_BYTES);
     // SAFETY: `before <= HUGE_BYTES`, so the aligned chunk of `bytes` lies inside the mapping.
@@ -495,16 +582,6 @@ fn map_chunk(bytes: usize, first: Option<usize>) -> *mut u8 {
     unsafe { unmap(start, before) };
     // SAFETY: so is what is behind it.
     unsafe { unmap(end, HUGE_BYTES - before) };
-    if let Some(first) = first.filter(|first| bytes > HUGE_BYTES && *first < bytes) {
-        // SAFETY: the chunk is longer than this.
-        let first = unsafe { chunk.add(first) };
-        // SAFETY: a byte of the chunk, which nobody else knows of; it is zero and stays so.
-        unsafe { first.write_volatile(0) };
-        // SAFETY: the chunk is longer than this.
-        let rest = unsafe { chunk.add(HUGE_BYTES) };
-        // SAFETY: advice on a part of the mapping just made; it changes no bytes. That it may be refused does no harm.
-        let _ = unsafe { rustix::mm::madvise(rest.cast(), bytes - HUGE_BYTES, Advice::LinuxHugepage) };
-    }
     chunk
 }
 

@@ -225,6 +225,7 @@ impl<R: Send + Sync> Writer<R> {
             return Err(InUse::Taken);
         }
         let frame = frames.frame_or_map(first);
+        frame.begin_region();
         // Nothing of it is in the file. Before the birth: who sees that, must not see an older mark.
         frame.mark().unset(CLEAN | USED);
         claim.mark(self.now);
@@ -305,6 +306,13 @@ impl<R: Send + Sync> Writer<R> {
         assert!(is_run(first, pages), "pages {first} to {first}+{pages} are no run");
         let claim = self.arena.frames.claim(first, pages).ok_or(InUse::Taken)?;
         if claim.holds_dead() { Err(InUse::Taken) } else { Ok(()) }
+    }
+
+    /// Whether there is memory for a run of pages because all of them were used before. What was never used is filled with zeros by the
+    /// system first, which may take longer than writing it.
+    #[must_use]
+    pub fn is_at_hand(&self, first: u32, pages: u32) -> bool {
+        self.arena.frames.are_touched(first, pages)
     }
 
     /// Whether a page or run that was put into the file, born then, lives; it need not be in memory. That it was not reclaimed is for

@@ -61,6 +61,8 @@ pub(crate) enum Stage {
     Idle,
     /// Somebody writes it.
     Running,
+    /// There is none, and there cannot be: somebody gives room of the file back.
+    GivingBack,
     /// It is durable, and no turn has taken note of it.
     Done(Done),
 }
@@ -167,6 +169,7 @@ impl Durable {
         // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
         let last = Stamp::new(turn.meta.version).expect("a version was read or made");
         state.pager.keep([last].into_iter().chain(turn.loose).chain([stamp]).collect());
+        self.file.forget_reach();
         *lock(&self.stage) = Stage::Running;
         let mut ring_bytes = turn.ring.used();
         if planted!(ReleaseLogTooSoon) {
@@ -195,7 +198,7 @@ impl Durable {
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
         let Job { born, written: _, bitmap, mut bits, meta, ring_bytes, cut_all, zeros, ticket } = job;
-        self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
+        self.file.raise_newest(Stamp::new(meta.version).expect("the version was just made"));
         write_zeros(self.file.disk(), zeros.start, zeros.end)?;
         let written = self.write_pages(held, born, bitmap, &mut |_| (), between)?;
         self.write_bits(held, bitmap, &mut bits)?;
@@ -261,18 +264,13 @@ impl Durable {
     /// Gives the system back what lies behind the last page, if it is worth it, or in any case. Nothing points there: neither this
     /// checkpoint nor, since it is durable, anything else that counts.
     fn cut_file(&self, end: u32, all: bool) -> Result<()> {
-        let (end, length) = (self.file.offset(end), self.file.disk().len()?);
-        let over = length.saturating_sub(end);
-        if over * CUT_SHARE > length || all && over > 0 {
-            self.file.disk().set_len(end)?;
-        }
-        Ok(())
+        self.file.cut(end, if all { u64::MAX } else { CUT_SHARE })
     }
 
     /// Takes note of a checkpoint that ended, in the writer's turn.
     pub(crate) fn absorb(&self, state: &mut State) {
         let mut stage = lock(&self.stage);
-        let is_idle = match std::mem::replace(&mut *stage, Stage::Idle) {
+        let is_quiet = match std::mem::replace(&mut *stage, Stage::Idle) {
             Stage::Done(done) => {
                 drop(stage);
                 let turn = state.turn.as_mut().expect("a store in a file has a log");
@@ -285,20 +283,19 @@ impl Durable {
                 state.pager.keep(vec![old.unwrap_or(done.version)]);
                 true
             }
-            Stage::Idle => true,
-            Stage::Running => {
-                *stage = Stage::Running;
-                planted!(WriteThroughAlways)
+            other => {
+                *stage = other;
+                // What was free when that began may be used by now, and would be lost if it were in the file.
+                !matches!(*stage, Stage::GivingBack)
             }
         };
-        // Who makes a checkpoint may cut the file behind what there was, and who gives room back takes what was free: nobody else writes there.
-        state.pager.set_quiet(is_idle && self.can_write());
+        state.pager.set_quiet(is_quiet && self.can_write());
     }
 
     /// Waits for the checkpoint that is going on, and takes note of it.
     pub(crate) fn settle(&self, state: &mut State) -> Result<()> {
         let mut stage = lock(&self.stage);
-        while matches!(*stage, Stage::Running) {
+        while matches!(*stage, Stage::Running | Stage::GivingBack) {
             stage = wait(&self.ended, stage);
         }
         drop(stage);
@@ -332,7 +329,7 @@ impl Durable {
     }
 
     /// Where the file has room for pages that are free, if there is much of it, for [`give_back`](Self::give_back). Until then nobody writes
-    /// pages: it counts as a checkpoint that is going on.
+    /// pages.
     pub(crate) fn begin_give_back(&self, state: &mut State) -> Vec<Range<u64>> {
         let mut stage = lock(&self.stage);
         if !matches!(*stage, Stage::Idle) {
@@ -341,7 +338,7 @@ impl Durable {
         state.pager.reclaim();
         let rooms = self.free_rooms(&state.pager);
         if !rooms.is_empty() {
-            *stage = Stage::Running;
+            *stage = Stage::GivingBack;
         }
         rooms
     }

@@ -8,6 +8,7 @@ use crate::disk::File;
 use crate::error::{Error, Fault, Result};
 use crate::meta::checksum;
 use crate::node::Node;
+use crate::overflow::Header;
 use crate::pager::Run;
 use crate::sync::{Mutex, lock};
 
@@ -20,6 +21,8 @@ pub(crate) struct StoreFile {
     loading: [Mutex<()>; LOADING_LOCKS],
     /// No page is of a later version; the greatest number while that is not known, and where somebody else writes the file.
     newest: AtomicU64,
+    /// No page from this one on went through since the last checkpoint began.
+    reach: Mutex<u32>,
 }
 
 const LOADING_LOCKS: usize = 16;
@@ -30,7 +33,13 @@ const KIND_AT: usize = 16;
 
 impl StoreFile {
     pub(crate) fn new(file: Box<dyn File>, page_bytes: usize) -> Self {
-        Self { file, page_bytes, loading: Default::default(), newest: AtomicU64::new(u64::MAX) }
+        Self {
+            file,
+            page_bytes,
+            loading: Default::default(),
+            newest: AtomicU64::new(u64::MAX),
+            reach: Mutex::default(),
+        }
     }
 
     pub(crate) fn disk(&self) -> &dyn File {
@@ -62,13 +71,26 @@ impl StoreFile {
         Ok(())
     }
 
+    /// Reads the beginning of a run.
+    pub(crate) fn read_header(&self, first: u32) -> Result<Header> {
+        let mut header = Header::default();
+        self.read_bytes(first, &mut header)?;
+        Ok(header)
+    }
+
+    fn read_bytes(&self, first: u32, bytes: &mut [u8]) -> Result<()> {
+        self.file.read_at(self.offset(first), bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::Corrupt { page: first, fault: Fault::new("a page inside the file", first.into()) }
+            }
+            _ => Error::Io(error),
+        })
+    }
+
     /// Reads a run, checks it, and tells when it was born.
     pub(crate) fn read(&self, run: Run, bytes: &mut [u8]) -> Result<Stamp> {
         let corrupt = |expected, found| Error::Corrupt { page: run.first, fault: Fault::new(expected, found) };
-        self.file.read_at(self.offset(run.first), bytes).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => corrupt("a page inside the file", run.first.into()),
-            _ => Error::Io(error),
-        })?;
+        self.read_bytes(run.first, bytes)?;
         let word = |at: std::ops::Range<usize>| u64::from_le_bytes(bytes[at].try_into().expect("eight bytes"));
         let (found, birth) = (word(CHECKSUM), word(BIRTH));
         if found != checksum(bytes, run.first) && !planted!(TrustDamagedPage) {
@@ -83,9 +105,42 @@ impl StoreFile {
         Stamp::new(birth).filter(is_birth).ok_or_else(|| corrupt("a birth in a version of the file", birth))
     }
 
-    /// No page of the file is of a later version than this. Whoever writes later ones says so before.
+    /// No page of the file is of a later version than this, as far as whoever opens it knows.
     pub(crate) fn set_newest(&self, version: Stamp) {
         self.newest.store(version.number(), Ordering::Release);
+    }
+
+    /// Pages up to this version are written from now on.
+    pub(crate) fn raise_newest(&self, version: Stamp) {
+        self.newest.fetch_max(version.number(), Ordering::AcqRel);
+    }
+
+    /// Writes sealed pages that lie side by side, and that no checkpoint knows.
+    pub(crate) fn write_through(&self, first: u32, bytes: &[u8]) -> Result<()> {
+        let pages = u32::try_from(bytes.len() / self.page_bytes).expect("page numbers have 32 bits");
+        {
+            let mut reach = lock(&self.reach);
+            *reach = (*reach).max(first + pages);
+        }
+        self.write(first, bytes)
+    }
+
+    /// Everything that went through is in the checkpoint that begins, or is nothing.
+    pub(crate) fn forget_reach(&self) {
+        *lock(&self.reach) = 0;
+    }
+
+    /// Gives the system back what lies behind the last page of a checkpoint, if it is more than this part, one of so many, of the file. What
+    /// went through since the checkpoint began stays.
+    pub(crate) fn cut(&self, end: u32, share: u64) -> Result<()> {
+        // Who writes behind the end says so before; while we cut, nobody can.
+        let reach = lock(&self.reach);
+        let end = end.max(if planted!(CutWhatWentThrough) { 0 } else { *reach });
+        let (end, length) = (self.offset(end), self.file.len()?);
+        if length.saturating_sub(end).saturating_mul(share) > length {
+            self.file.set_len(end)?;
+        }
+        Ok(())
     }
 
     /// Writes sealed pages that lie side by side.

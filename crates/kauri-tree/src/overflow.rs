@@ -40,9 +40,14 @@ pub(crate) trait RunsMut: Runs {
     fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])>;
     /// A run that is filled now and not changed later: it need not be in memory. Its first page.
     fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32>;
+    /// The beginning of a run, which is not checked further, and not brought for this.
+    fn header(&self, run: Run) -> Result<Header>;
     /// Gives a run up.
     fn retire_run(&mut self, run: Run);
 }
+
+/// The beginning of a run.
+pub(crate) type Header = [u8; HEADER_BYTES];
 
 /// Where a value lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,19 +147,24 @@ struct Part<'a> {
 
 /// The run that begins at a page, of a value of which so many bytes are left.
 fn part(runs: &impl Runs, page_bytes: usize, first: u32, left: usize) -> Result<Part<'_>> {
-    let corrupt = |expected, found| Error::Corrupt { page: first, fault: Fault::new(expected, found) };
     let part_bytes = left.min(run_value_bytes_max(page_bytes));
-    let pages = part_pages(page_bytes, part_bytes);
-    let run = Run { first, pages };
+    let run = Run { first, pages: part_pages(page_bytes, part_bytes) };
     let bytes = runs.run(run)?;
-    let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    if bytes[KIND_AT] != KIND_OVERFLOW {
-        return Err(corrupt("a run of a value", bytes[KIND_AT].into()));
+    let next = check_header(bytes, run, part_bytes)?;
+    Ok(Part { run, next, bytes: &bytes[HEADER_BYTES..HEADER_BYTES + part_bytes] })
+}
+
+/// Whether a run begins as one of so many bytes of a value does; where the next part is.
+fn check_header(header: &[u8], run: Run, part_bytes: usize) -> Result<u32> {
+    let corrupt = |expected, found| Error::Corrupt { page: run.first, fault: Fault::new(expected, found) };
+    let field = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if header[KIND_AT] != KIND_OVERFLOW {
+        return Err(corrupt("a run of a value", header[KIND_AT].into()));
     }
-    if field(PAGES_AT) != pages || field(BYTES_AT) as usize != part_bytes {
+    if field(PAGES_AT) != run.pages || field(BYTES_AT) as usize != part_bytes {
         return Err(corrupt("a run as long as its value needs", field(BYTES_AT).into()));
     }
-    Ok(Part { run, next: field(NEXT_AT), bytes: &bytes[HEADER_BYTES..HEADER_BYTES + part_bytes] })
+    Ok(field(NEXT_AT))
 }
 
 /// A value; borrowed if it lies in one run.
@@ -186,8 +196,22 @@ pub(crate) fn each(runs: &impl Runs, page_bytes: usize, reference: Reference, mu
     Ok(())
 }
 
+/// The only run of a value, if it has one. It is not read for this, but for its beginning.
+pub(crate) fn only_run(runs: &impl RunsMut, page_bytes: usize, reference: Reference) -> Result<Option<Run>> {
+    if reference.len() > run_value_bytes_max(page_bytes) {
+        return Ok(None);
+    }
+    let run = Run { first: reference.first, pages: part_pages(page_bytes, reference.len()) };
+    check_header(&runs.header(run)?, run, reference.len())?;
+    Ok(Some(run))
+}
+
 /// Gives the runs of a value up.
 pub(crate) fn retire(runs: &mut impl RunsMut, page_bytes: usize, reference: Reference) -> Result<()> {
+    if let Some(run) = only_run(runs, page_bytes, reference)? {
+        runs.retire_run(run);
+        return Ok(());
+    }
     let mut found = Vec::new();
     each(runs, page_bytes, reference, |run| found.push(run))?;
     for run in found {

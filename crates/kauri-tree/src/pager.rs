@@ -27,7 +27,7 @@ use crate::btree::{Pages, PagesMut};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
-use crate::overflow::{Runs, RunsMut};
+use crate::overflow::{Header, Runs, RunsMut};
 use crate::sync::{Mutex, lock};
 use crate::through::{self, Through};
 
@@ -99,7 +99,7 @@ pub(crate) struct Pager<R> {
     born: Vec<u32>,
     /// What went through to the file since then, by transactions that committed.
     written: Vec<Written>,
-    /// Whether anything may go through: nobody else writes pages or cuts the file.
+    /// Whether anything may go through: the file can be written, and nobody gives room of it back.
     is_quiet: bool,
     /// When pages are born that go through: before everything else that the transaction makes.
     through_birth: Stamp,
@@ -478,7 +478,7 @@ impl<R: Send + Sync> Pager<R> {
         let file = self.file.as_ref().expect("what goes through has a file to go to");
         self.writer.check_empty(run.first, run.pages).map_err(|_| taken(run.first))?;
         let birth = self.through_birth;
-        file.set_newest(birth);
+        file.raise_newest(birth);
         let added = lock(&self.through).add(file, run, birth, fill);
         match added {
             Ok(sum) => self.level().written.push(Written { run, birth, sum }),
@@ -487,18 +487,15 @@ impl<R: Send + Sync> Pager<R> {
         added.map(|_| ())
     }
 
-    /// A page that was not used, or never.
+    /// A page that is not used.
     fn next_page(&mut self) -> Result<u32> {
         self.free.pop().map_or_else(|| self.extend(1), Ok)
     }
 
-    /// A run of pages that were not used, and whether they were never.
-    fn next_run(&mut self, pages: u32) -> Result<(Run, bool)> {
-        let (first, is_new) = match self.free.pop_run(pages, CHUNK_PAGES) {
-            Some(first) => (first, false),
-            None => (self.extend(pages)?, true),
-        };
-        Ok((Run { first, pages }, is_new))
+    /// A run of pages that are not used.
+    fn next_run(&mut self, pages: u32) -> Result<Run> {
+        let first = self.free.pop_run(pages, CHUNK_PAGES).map_or_else(|| self.extend(pages), Ok)?;
+        Ok(Run { first, pages })
     }
 
     /// Makes a run in memory, of pages that were not used.
@@ -627,20 +624,34 @@ impl<R: Send + Sync> Runs for Pager<R> {
 
 impl<R: Send + Sync> RunsMut for Pager<R> {
     fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])> {
-        let (run, _) = self.next_run(pages)?;
+        let run = self.next_run(pages)?;
         Ok((run.first, self.take_run(run)?))
     }
 
     fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32> {
-        // Where pages are used again, there is memory too, and what is written into it may be gone before the next checkpoint.
-        let (run, is_new) = self.next_run(pages)?;
+        let run = self.next_run(pages)?;
         let is_short = pages as usize * self.page_bytes() <= through::BUFFER_BYTES;
-        if is_new && is_short && self.is_quiet {
+        // Where there is memory, what is written into it may be gone before the next checkpoint, or be read soon.
+        if is_short && self.is_quiet && !self.writer.is_at_hand(run.first, run.pages) {
             self.write_through(run, fill)?;
         } else {
             fill(self.take_run(run)?);
         }
         Ok(run.first)
+    }
+
+    fn header(&self, run: Run) -> Result<Header> {
+        let whole = |bytes: &[u8]| *bytes.first_chunk().expect("a page is longer");
+        if let Some(bytes) = self.writer.run(run.first, run.pages) {
+            return Ok(whole(bytes));
+        }
+        match &self.file {
+            Some(file) if run.iter().end <= self.end => {
+                self.flush()?;
+                file.read_header(run.first)
+            }
+            _ => self.bring(run).map(whole),
+        }
     }
 
     fn retire_run(&mut self, run: Run) {

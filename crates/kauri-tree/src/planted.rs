@@ -155,8 +155,8 @@ mod bugs {
         TrustPagesRecord,
         /// The record of pages does not name those that were in the file before the commit.
         ForgetWrittenThrough,
-        /// Pages go through to the file while a checkpoint may cut it.
-        WriteThroughAlways,
+        /// A checkpoint cuts off what went through behind its end.
+        CutWhatWentThrough,
         /// What is on its way to the file is not written before the commit.
         CommitBeforeThrough,
         /// What followed a record whose pages are lost is found by a later recovery.

@@ -51,7 +51,7 @@ impl Through {
 
     /// Writes what is in the buffer.
     pub(crate) fn flush(&mut self, file: &StoreFile) -> Result<()> {
-        file.write(self.first, &self.buffer[..self.used])?;
+        file.write_through(self.first, &self.buffer[..self.used])?;
         self.clear();
         Ok(())
     }

@@ -66,11 +66,10 @@ impl Durable {
         if !turn.ring.has_room(&record(&meta, 0, ranges.clone()).encode()) {
             return Ok(None);
         }
-        self.file.set_newest(Stamp::new(meta.version).expect("the version was just made"));
+        self.file.raise_newest(Stamp::new(meta.version).expect("the version was just made"));
         let mut sum = job.written.iter().fold(0, |sum: u64, written| sum.wrapping_add(written.sum));
         let mut note = |of_page| sum = sum.wrapping_add(of_page);
-        let written =
-            self.write_pages(held, std::mem::take(&mut job.born), job.bitmap, &mut note, &mut || ())?;
+        let written = self.write_pages(held, std::mem::take(&mut job.born), job.bitmap, &mut note, &mut || ())?;
         note(self.write_bits(held, job.bitmap, &mut job.bits)?);
         for page in written {
             held.mark_written(page);

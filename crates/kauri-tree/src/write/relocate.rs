@@ -137,9 +137,9 @@ impl Mover {
 
     /// Whether a value lies at the end, and in a run for which there is a place before the target.
     fn can_move(&self, pager: &Pager<Catalog>, reference: Reference) -> Result<bool> {
-        let mut runs = Vec::new();
-        overflow::each(pager, pager.page_bytes(), reference, |run| runs.push(run))?;
-        let [Run { first, pages }] = runs[..] else { return Ok(false) };
+        let Some(Run { first, pages }) = overflow::only_run(pager, pager.page_bytes(), reference)? else {
+            return Ok(false);
+        };
         let is_behind = first + pages > self.target && !pager.is_pinned(first);
         Ok(is_behind && pager.find_free_run(pages).is_some_and(|place| place + pages <= self.target))
     }
@@ -176,8 +176,7 @@ impl Mover {
         if !planted!(KeepMovedValue) {
             overflow::retire(pager, page_bytes, reference)?;
         }
-        let mut pages = 0;
-        overflow::each(pager, page_bytes, moved, |run| pages += run.pages)?;
+        let pages = overflow::only_run(pager, page_bytes, moved)?.map_or(0, |run| run.pages);
         self.moved += pages;
         self.free = self.free.saturating_sub(pages);
         self.left = self.left.saturating_sub(pages);
