@@ -84,6 +84,8 @@ enum Step {
     RemoveRange(usize, Vec<u8>, Vec<u8>),
     /// Loads rows in order.
     Load(usize, BTreeMap<Vec<u8>, Vec<u8>>),
+    /// Drops a table, and loads so many rows: some of the pages go through to the file.
+    Refill(usize, BTreeMap<Vec<u8>, Vec<u8>>),
     PutValue(Vec<u8>, Vec<u8>),
     RemoveValues(Vec<u8>),
     /// Loads pairs in order.
@@ -173,9 +175,17 @@ impl StoreTrial {
             }
             11..18 => Step::Remove(table, key),
             18 if rng.below(6) == 0 => Step::Drop(table),
+            19 if self.seed % 3 == 1 && rng.below(4) == 0 => Step::Refill(table, self.many_rows(rng)),
             _ if depth > 0 => Step::Nest { vanishes: rng.below(3) == 0, steps: self.steps(rng, depth - 1) },
             _ => Step::Remove(table, key),
         }
+    }
+
+    /// Rows for some more pages, or a few less, than a load writes to the log.
+    fn many_rows(&self, rng: &mut Rng) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let pages = 60 + rng.index(20);
+        let rows = pages * self.page_bytes / 80;
+        (0..rows).map(|row| (format!("{row:05}").into_bytes(), vec![b'r'; 60 + rng.index(4)])).collect()
     }
 
     #[expect(clippy::unused_self, reason = "what is drawn is the trial's")]
@@ -222,6 +232,7 @@ fn apply_to_model(model: &mut Model, step: Step) {
         }
         Step::RemoveRange(table, from, until) => model.tables[table].retain(|key, _| *key < from || *key >= until),
         Step::Load(table, rows) => model.tables[table].extend(rows),
+        Step::Refill(table, rows) => model.tables[table] = rows,
         Step::PutValue(key, value) => {
             model.pairs.insert((key, value));
         }
@@ -258,6 +269,7 @@ impl Step {
             Self::RemoveOn(..) => "remove at a cursor",
             Self::RemoveRange(..) => "remove a range",
             Self::Load(..) => "load rows",
+            Self::Refill(..) => "load many rows",
             Self::PutValue(..) => "put a value",
             Self::RemoveValues(..) => "remove values",
             Self::LoadValues(..) => "load values",
@@ -299,6 +311,10 @@ fn apply(txn: &mut WriteTxn<'_>, step: Step) -> Result<(), Error> {
         Step::RemoveRange(which, from, until) => txn.remove_range(&table(which), &from[..]..&until[..]).map(drop),
         Step::Load(which, rows) => {
             txn.load_sorted(&table(which), rows.iter().map(|(key, value)| (&key[..], &value[..]))).map(drop)
+        }
+        Step::Refill(which, rows) => {
+            txn.drop_table(TABLES[which])?;
+            apply(txn, Step::Load(which, rows))
         }
         Step::LoadValues(pairs) => {
             txn.load_sorted_values(&PAIRS, pairs.iter().map(|(key, value)| (&key[..], &value[..]))).map(drop)

@@ -205,6 +205,7 @@ impl Durable {
         if !planted!(PointAtUnsyncedPages) {
             self.file.disk().sync()?;
         }
+        self.check_writes()?;
         let page = u32::from(meta.checkpoint % 2 == 1 && !planted!(WriteOneMeta));
         self.file.disk().write_durable_at(self.file.offset(page), &meta.encode(page))?;
         self.group.cover(ticket);

@@ -74,6 +74,8 @@ pub(crate) struct Durable {
     /// How far the checkpoint is that is made beside the writer, and the news that it ended.
     pub(crate) stage: Mutex<Stage>,
     pub(crate) ended: Condvar,
+    /// Held by whoever writes records, until it is known whether that failed.
+    writing: Mutex<()>,
     failure: Mutex<Failure>,
 }
 
@@ -130,6 +132,7 @@ impl Durable {
             group: Group::new(),
             stage: Mutex::new(Stage::Idle),
             ended: Condvar::new(),
+            writing: Mutex::default(),
             failure: Mutex::new(if writes { Failure::None } else { Failure::ReadOnly }),
         }
     }
@@ -157,6 +160,18 @@ impl Durable {
     /// Whether the file can be written, for who need not be told why not.
     pub(crate) fn can_write(&self) -> bool {
         matches!(*lock(&self.failure), Failure::None)
+    }
+
+    /// Whether nobody's write failed so far, of those that have come back.
+    ///
+    /// The system tells of a page that it could not write once, to whoever syncs next, and counts it as written then. So a sync that
+    /// went well says nothing about pages that were written before a failure of somebody else.
+    ///
+    /// # Errors
+    /// `Broken` if one did.
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        drop(lock(&self.writing));
+        if self.can_write() || planted!(TrustSyncAfterFailure) { Ok(()) } else { Err(Error::Broken) }
     }
 
     /// Runs a write of which nobody knows what it did if it fails.
@@ -252,6 +267,7 @@ impl Sink for Durable {
             }
             Ok(())
         };
+        let _writing = lock(&self.writing);
         self.or_break(write())
     }
 

@@ -155,6 +155,8 @@ mod bugs {
         TrustPagesRecord,
         /// The record of pages does not name those that were in the file before the commit.
         ForgetWrittenThrough,
+        /// A checkpoint takes its pages for synced although the sync of a commit meanwhile failed.
+        TrustSyncAfterFailure,
         /// A checkpoint cuts off what went through behind its end.
         CutWhatWentThrough,
         /// What is on its way to the file is not written before the commit.

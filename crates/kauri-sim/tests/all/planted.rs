@@ -19,12 +19,13 @@ use crate::store;
 type Search = fn(&mut u64) -> Result<(), String>;
 
 /// What is searched, in what, and how: the quick ones first.
-const SEARCHES: [(&str, &str, Search); 10] = [
+const SEARCHES: [(&str, &str, Search); 11] = [
     ("maps", "operations", |tried| maps(0..2, tried)),
     ("tables of every kind", "commits", tables),
     ("threads", "commits", threads),
     ("crashes", "points", |tried| crashes(0..2, tried)),
     ("promises", "commits", promises),
+    ("cuts", "checkpoints", cuts),
     ("failing calls", "points", failing_calls),
     ("damage", "damaged files", damage),
     ("copies", "points", copies),
@@ -71,6 +72,11 @@ fn crashes(seeds: Range<u64>, tried: &mut u64) -> Result<(), String> {
 
 fn failing_calls(tried: &mut u64) -> Result<(), String> {
     guarded(|| store::fail_every_call(tried))
+}
+
+fn cuts(tried: &mut u64) -> Result<(), String> {
+    *tried += 1;
+    guarded(store::write_behind_a_checkpoint)
 }
 
 /// A bit of every fifth byte.
@@ -324,6 +330,10 @@ bugs! {
     sync_nothing_is_found: SyncNothing,
     forget_flush_is_found: ForgetFlush,
     trust_pages_record_is_found: TrustPagesRecord,
+    forget_written_through_is_found: ForgetWrittenThrough,
+    trust_sync_after_failure_is_found: TrustSyncAfterFailure,
+    cut_what_went_through_is_found: CutWhatWentThrough,
+    commit_before_through_is_found: CommitBeforeThrough,
     follow_lost_pages_is_found: FollowLostPages,
     point_at_unsynced_pages_is_found: PointAtUnsyncedPages,
     release_log_too_soon_is_found: ReleaseLogTooSoon,

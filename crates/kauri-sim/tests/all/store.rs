@@ -3,15 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use kauri_sim::{Acks, Call, Engine, Explorer, Failure, Fault, FaultKind, Image, STORE_NAME, SimDisk, StoreTrial};
-use kauri_tree::Durability;
+use kauri_sim::{
+    Acks, BusyDisk, Call, Engine, Explorer, Failure, Fault, FaultKind, Image, STORE_NAME, SimDisk, StoreTrial,
+};
+use kauri_tree::{Durability, Options, Read, Store, Table, Write};
 
 /// What the stores that are crashed do, each of it in every test of ten seeds.
-const MET: [&str; 20] = [
+const MET: [&str; 21] = [
     "change",
     "checkpoint",
     "compact",
     "drop a table",
+    "load many rows",
     "load rows",
     "load values",
     "nest",
@@ -98,6 +101,53 @@ pub(crate) fn fail_every_call(points: &mut u64) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+const LONG: Table<u64, [u8]> = Table::new("long");
+
+/// Long values go through to the file behind the end of a checkpoint, which is about to cut the file there.
+pub(crate) fn write_behind_a_checkpoint() -> Result<(), String> {
+    let words = |error: kauri_tree::Error| error.to_string();
+    let (page_bytes, log_pages) = (256, 64);
+    let disk = BusyDisk::new(&SimDisk::new(), 2 * page_bytes..(2 + log_pages) * page_bytes);
+    // Where pages leave memory, there is none at hand for others.
+    let options = Options::new().page_bytes(256).log_bytes(64 * 256).keeper(false).cache_bytes(0);
+    let store = options.open(&disk, STORE_NAME).map_err(words)?;
+    let mut txn = store.begin();
+    txn.load_sorted(&LONG, (0..1000).map(|row| (row, &[b'l'; 50][..]))).map_err(words)?;
+    txn.commit().map_err(words)?;
+    let mut txn = store.begin();
+    txn.drop_table(LONG.name()).map_err(words)?;
+    txn.commit().map_err(words)?;
+    let value = |row: u64| [u8::try_from(row).expect("a few"); 300];
+    let put = move |store: &Store| {
+        let mut txn = store.begin();
+        (0..4).try_for_each(|row| txn.put(&LONG, row, &value(row)))?;
+        txn.commit_with(Durability::None)
+    };
+    // The first sets the pages free, the second has its own before them, and the next ends there.
+    store.checkpoint().map_err(words)?;
+    put(&store).map_err(words)?;
+    store.checkpoint().map_err(words)?;
+    let other = store.clone();
+    disk.set_work(move || drop(put(&other)));
+    store.checkpoint().map_err(words)?;
+    disk.clear_work();
+    let snapshot = store.snapshot();
+    for row in 0..4 {
+        let found = snapshot.get(&LONG, row).map_err(words)?;
+        if found.as_deref() != Some(&value(row)[..]) {
+            return Err(format!("row {row} is {found:?}"));
+        }
+    }
+    drop(snapshot);
+    store.verify().map_err(words)?;
+    Ok(())
+}
+
+#[test]
+fn what_goes_through_while_a_checkpoint_cuts_the_file_stays() {
+    write_behind_a_checkpoint().unwrap();
 }
 
 /// The file of a store after some commits, some of them only in its log.
