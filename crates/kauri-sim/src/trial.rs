@@ -175,7 +175,7 @@ impl StoreTrial {
             }
             11..18 => Step::Remove(table, key),
             18 if rng.below(6) == 0 => Step::Drop(table),
-            19 if self.seed % 3 == 1 && rng.below(4) == 0 => Step::Refill(table, self.many_rows(rng)),
+            19 if self.seed % 3 == 1 => Step::Refill(table, self.many_rows(rng)),
             _ if depth > 0 => Step::Nest { vanishes: rng.below(3) == 0, steps: self.steps(rng, depth - 1) },
             _ => Step::Remove(table, key),
         }

@@ -28,6 +28,7 @@ mod random;
 mod streams;
 mod tables;
 mod threads;
+mod through;
 #[cfg(feature = "ttl")]
 mod ttl;
 mod updates;
