@@ -19,7 +19,7 @@ use crate::store;
 type Search = fn(&mut u64) -> Result<(), String>;
 
 /// What is searched, in what, and how: the quick ones first.
-const SEARCHES: [(&str, &str, Search); 11] = [
+const SEARCHES: [(&str, &str, Search); 12] = [
     ("maps", "operations", |tried| maps(0..2, tried)),
     ("tables of every kind", "commits", tables),
     ("threads", "commits", threads),
@@ -27,6 +27,7 @@ const SEARCHES: [(&str, &str, Search); 11] = [
     ("promises", "commits", promises),
     ("cuts", "checkpoints", cuts),
     ("failing calls", "points", failing_calls),
+    ("failing syncs", "points", failing_syncs),
     ("damage", "damaged files", damage),
     ("copies", "points", copies),
     ("more maps", "operations", |tried| maps(2..20, tried)),
@@ -72,6 +73,10 @@ fn crashes(seeds: Range<u64>, tried: &mut u64) -> Result<(), String> {
 
 fn failing_calls(tried: &mut u64) -> Result<(), String> {
     guarded(|| store::fail_every_call(tried))
+}
+
+fn failing_syncs(tried: &mut u64) -> Result<(), String> {
+    guarded(|| store::fail_every_sync(tried))
 }
 
 fn cuts(tried: &mut u64) -> Result<(), String> {

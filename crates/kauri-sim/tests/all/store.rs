@@ -103,6 +103,32 @@ pub(crate) fn fail_every_call(points: &mut u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Fails one sync after the other, of many stores: those of commits in the middle of a checkpoint among them.
+pub(crate) fn fail_every_sync(points: &mut u64) -> Result<(), String> {
+    for seed in 0..20 {
+        for nth in 1.. {
+            let fault = Fault::nth(Call::Sync, nth, Failure::Io);
+            let report = Explorer::new(seed).points(30).fault(fault).explore(&StoreTrial::new(seed, 256, 12));
+            *points += report.points;
+            if let Some(violation) = report.violation {
+                return Err(format!("seed {seed}, sync {nth} failed: {violation}"));
+            }
+            if report.hits.of(FaultKind::SyncFailed) == 0 {
+                assert!(nth > 3, "a life syncs more often than {nth} times");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_sync_that_fails_is_taken_for_one_that_went_well() {
+    let mut points = 0;
+    fail_every_sync(&mut points).unwrap();
+    assert!(points > 3_000, "only {points} points");
+}
+
 const LONG: Table<u64, [u8]> = Table::new("long");
 
 /// Long values go through to the file behind the end of a checkpoint, which is about to cut the file there.

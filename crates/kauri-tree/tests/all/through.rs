@@ -92,9 +92,9 @@ fn what_went_through_is_what_a_map_says_however_transactions_end() {
             for _ in 0..10 {
                 let (before, held) = (model.clone(), store.snapshot());
                 if work(&store, &mut model, &mut random) {
-                    committed += 1
+                    committed += 1;
                 } else {
-                    vanished += 1
+                    vanished += 1;
                 }
                 assert_eq!(content(&held), before, "seed {seed}");
                 drop(held);
