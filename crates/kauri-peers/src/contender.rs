@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::data::{Data, Random};
+use crate::data::{Data, Random, Ranges};
 use crate::engine::{Engine, Fjall, Kauri, Lmdb, Reader, Redb, Sync, Writer};
 
 pub(crate) trait Contender: std::marker::Sync {
@@ -30,8 +30,8 @@ pub(crate) trait Contender: std::marker::Sync {
     fn scan_all_back(&self) -> usize;
     /// Scans so many rows, so many times.
     fn scan(&self, data: &Data, length: usize, times: usize, seed: u64);
-    /// Counts ranges of a hundredth of all rows.
-    fn count(&self, data: &Data, times: usize, seed: u64);
+    /// Counts the rows of ranges.
+    fn count(&self, ranges: &Ranges);
     /// Writes rows by their numbers.
     fn insert(&self, data: &Data, rows: Range<usize>, per_txn: usize);
     /// Writes so many of the first so many rows again.
@@ -149,13 +149,10 @@ impl<E: Engine> Contender for Place<E> {
         });
     }
 
-    fn count(&self, data: &Data, times: usize, seed: u64) {
-        let (mut random, length) = (Random::new(seed), data.rows / 100);
+    fn count(&self, ranges: &Ranges) {
         self.engine().read(|reader| {
-            for _ in 0..times {
-                let place = random.below(data.rows - length);
-                let (from, until) = (data.key(data.at(place)), data.key(data.at(place + length)));
-                assert_eq!(reader.count(from, until), length, "{} counts all rows", E::NAME);
+            for (from, until) in ranges.iter() {
+                assert_eq!(reader.count(from, until), ranges.rows, "{} counts all rows", E::NAME);
             }
         });
     }

@@ -43,6 +43,21 @@ impl Random {
     }
 }
 
+/// Ranges of keys, with their first key and the one behind the last. The keys are copies that lie together, because finding them among those of
+/// all rows takes as long as it takes to count.
+pub(crate) struct Ranges {
+    /// How many rows each has.
+    pub(crate) rows: usize,
+    key_bytes: usize,
+    keys: Vec<u8>,
+}
+
+impl Ranges {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.keys.chunks_exact(2 * self.key_bytes).map(|ends| ends.split_at(self.key_bytes))
+    }
+}
+
 /// Rows by their number; their keys are in no order.
 pub(crate) struct Data {
     pub(crate) shape: Shape,
@@ -81,9 +96,12 @@ impl Data {
         self.sorted.iter().copied().filter(move |row| *row < rows)
     }
 
-    /// The row at this place of the order.
-    pub(crate) fn at(&self, place: usize) -> usize {
-        self.sorted[place]
+    /// So many ranges of as many rows each, anywhere.
+    pub(crate) fn ranges(&self, count: usize, rows: usize, seed: u64) -> Ranges {
+        let mut random = Random::new(seed);
+        let ends = (0..count).map(|_| random.below(self.rows - rows)).flat_map(|place| [place, place + rows]);
+        let keys = ends.flat_map(|place| self.key(self.sorted[place])).copied().collect();
+        Ranges { rows, key_bytes: self.shape.key_bytes, keys }
     }
 
     /// The numbers of all rows, shuffled.

@@ -226,12 +226,14 @@ impl Kinds<'_> {
             }
         };
         commit();
-        for _ in 0..self.plan.rounds {
-            let watch = |_| store.watch(&OTHER, b"", |_| ()).expect("the store is whole");
-            let watches: Vec<Watch> = (0..WATCHERS).map(watch).collect();
-            self.rate("unwatched_commit", OURS, times as usize, commit);
-            drop(watches);
-            self.rate("unwatched_commit", "no watch", times as usize, commit);
+        for round in 0..self.plan.rounds {
+            // Each is the first as often as the other.
+            for is_watched in [round % 2 == 0, round % 2 != 0] {
+                let watch = |_| store.watch(&OTHER, b"", |_| ()).expect("the store is whole");
+                let watches: Vec<Watch> = (0..if is_watched { WATCHERS } else { 0 }).map(watch).collect();
+                self.rate("unwatched_commit", if is_watched { OURS } else { "no watch" }, times as usize, commit);
+                drop(watches);
+            }
         }
     }
 

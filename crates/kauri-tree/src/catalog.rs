@@ -3,6 +3,8 @@
 //! A version is immutable and shares with the one before what did not change: names and types change when a table is made or
 //! dropped, roots in groups of sixteen.
 
+mod roots;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +12,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::btree::Root;
 use crate::error::{Error, Result};
 use crate::pins::Pins;
-
-const GROUP: usize = 16;
+use roots::Roots;
 
 /// All tables of one version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     names: Arc<BTreeMap<Box<str>, Entry>>,
-    roots: Vec<Arc<[Root; GROUP]>>,
+    roots: Roots,
     /// Places of dropped tables.
     vacant: Arc<Vec<usize>>,
     /// The pins that there are in this version.
     pins: Arc<Pins>,
+}
+
+/// The names of the tables that there are in some versions, to know those versions by.
+#[derive(Debug)]
+pub(crate) struct Names(Arc<BTreeMap<Box<str>, Entry>>);
+
+impl Names {
+    /// Whether a version has these names, at the same places.
+    pub(crate) fn are_of(&self, catalog: &Catalog) -> bool {
+        Arc::ptr_eq(&self.0, &catalog.names)
+    }
 }
 
 /// The names of a table's types, made when they are asked for. Two of these are the same function only if they make the same
@@ -89,9 +101,7 @@ impl Catalog {
 
     fn make(&mut self, name: &str, types: Box<str>, right: AtomicUsize) -> usize {
         let place = Arc::make_mut(&mut self.vacant).pop().unwrap_or_else(|| self.names.len());
-        if place / GROUP == self.roots.len() {
-            self.roots.push(Arc::new([Root::default(); GROUP]));
-        }
+        self.roots.reach(place);
         Arc::make_mut(&mut self.names).insert(name.into(), Entry { place, types, right });
         place
     }
@@ -107,11 +117,13 @@ impl Catalog {
         Some((name, &entry.types, self.root(entry.place)))
     }
 
+    /// Which names there are, and at which places.
+    pub(crate) fn names(&self) -> Names {
+        Names(Arc::clone(&self.names))
+    }
+
     /// Whether a table is the same in another version, as far as its root tells: made for the same types, with the same pages.
     pub(crate) fn has_same(&self, other: &Self, name: &str) -> bool {
-        if Arc::ptr_eq(&self.names, &other.names) {
-            return self.place(name).is_none_or(|place| self.root(place) == other.root(place));
-        }
         self.entry(name) == other.entry(name)
     }
 
@@ -124,12 +136,12 @@ impl Catalog {
 
     #[inline]
     pub(crate) fn root(&self, place: usize) -> Root {
-        self.roots[place / GROUP][place % GROUP]
+        self.roots.root(place)
     }
 
     pub(crate) fn set_root(&mut self, place: usize, root: Root) {
         if self.root(place) != root {
-            Arc::make_mut(&mut self.roots[place / GROUP])[place % GROUP] = root;
+            self.roots.set(place, root);
         }
     }
 

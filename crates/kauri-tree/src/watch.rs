@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use kauri_wire::Key;
 
 use crate::btree::{Between, Root};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Names};
 use crate::error::Result;
 use crate::kind::Kind;
 use crate::read::{Access, resolve};
@@ -102,11 +102,21 @@ pub(crate) struct Watches {
 #[derive(Default)]
 struct Desk {
     /// By table: however many watch one that did not change, it is looked at once.
-    watchers: BTreeMap<Cow<'static, str>, Vec<Arc<Watcher>>>,
+    watched: BTreeMap<Cow<'static, str>, Watched>,
+    /// The names by which the places of all that are watched were found last.
+    names: Option<Names>,
     /// In the order of versions.
     parcels: VecDeque<Parcel>,
     /// Somebody is telling what was in a parcel.
     delivering: bool,
+}
+
+/// A table that is watched.
+#[derive(Default)]
+struct Watched {
+    watchers: Vec<Arc<Watcher>>,
+    /// Its place in the versions that have the desk's names, if it is in them.
+    place: Option<usize>,
 }
 
 /// What a commit has to tell.
@@ -132,7 +142,7 @@ impl Watches {
         commit: impl FnOnce(&mut State) -> Result<(T, u64)>,
     ) -> Result<T> {
         let mut desk = lock(&self.desk);
-        let notes = match desk.watchers.is_empty() {
+        let notes = match desk.watched.is_empty() {
             true => Vec::new(),
             false => desk.compare(&Versions { before, after: &state.catalog, pages: Access::Turn(&state.pager) }),
         };
@@ -201,28 +211,33 @@ impl Drop for Delivery<'_> {
 
 impl Desk {
     fn add(&mut self, watcher: Arc<Watcher>) {
-        self.watchers.entry(watcher.table.clone()).or_default().push(watcher);
+        self.watched.entry(watcher.table.clone()).or_default().watchers.push(watcher);
+        self.names = None;
     }
 
     fn remove(&mut self, watcher: &Arc<Watcher>) -> Option<Arc<Watcher>> {
-        let watchers = self.watchers.get_mut(&watcher.table)?;
+        let watchers = &mut self.watched.get_mut(&watcher.table)?.watchers;
         let place = watchers.iter().position(|other| Arc::ptr_eq(other, watcher))?;
         let removed = watchers.remove(place);
         if watchers.is_empty() {
-            self.watchers.remove(&watcher.table);
+            self.watched.remove(&watcher.table);
         }
         Some(removed)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Watcher>> {
-        self.watchers.values().flatten()
+        self.watched.values().flat_map(|watched| &watched.watchers)
     }
 
     /// What all watches have to be told.
-    fn compare(&self, versions: &Versions<'_>) -> Vec<(Arc<Watcher>, Note)> {
+    fn compare(&mut self, versions: &Versions<'_>) -> Vec<(Arc<Watcher>, Note)> {
         let mut notes = Vec::new();
-        let changed = self.watchers.iter().filter(|(table, _)| !versions.before.has_same(versions.after, table));
-        for watcher in changed.flat_map(|(_, watchers)| watchers) {
+        let same_names = self.find_places(versions);
+        let changed = self.watched.iter().filter(|(table, watched)| match same_names {
+            true => watched.place.is_some_and(|place| versions.before.root(place) != versions.after.root(place)),
+            false => !versions.before.has_same(versions.after, table),
+        });
+        for watcher in changed.flat_map(|(_, watched)| &watched.watchers) {
             let mut see = |note| notes.push((Arc::clone(watcher), note));
             // A page that is damaged, or a panic of the key's type, is nothing that whoever commits has to do with.
             let compared = catch_unwind(AssertUnwindSafe(|| watcher.compare(versions, &mut see)));
@@ -231,6 +246,18 @@ impl Desk {
             }
         }
         notes
+    }
+
+    /// Finds the places of the tables that are watched, unless they are known, if both versions have the same names. Most have those of
+    /// the commit before: then a table that did not change costs a look at its roots.
+    fn find_places(&mut self, versions: &Versions<'_>) -> bool {
+        if self.names.as_ref().is_none_or(|names| !names.are_of(versions.after)) {
+            for (table, watched) in &mut self.watched {
+                watched.place = versions.after.place(table);
+            }
+            self.names = Some(versions.after.names());
+        }
+        self.names.as_ref().is_some_and(|names| names.are_of(versions.before))
     }
 }
 

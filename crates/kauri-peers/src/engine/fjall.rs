@@ -75,7 +75,7 @@ impl Reader for FjallReader<'_> {
     }
 
     fn count(&self, from: &[u8], until: &[u8]) -> usize {
-        sum(self.0.range(self.1, from..until)).0
+        self.0.range(self.1, from..until).count()
     }
 }
 

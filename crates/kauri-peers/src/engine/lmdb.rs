@@ -157,7 +157,7 @@ impl Reader for LmdbReader<'_> {
 
     fn count(&self, from: &[u8], until: &[u8]) -> usize {
         let range = (Bound::Included(from), Bound::Excluded(until));
-        sum(self.1.range(&self.0, &range).expect("the store is whole")).0
+        self.1.range(&self.0, &range).expect("the store is whole").count()
     }
 }
 

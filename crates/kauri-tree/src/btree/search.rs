@@ -27,9 +27,10 @@ pub(crate) fn rank<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Resu
     let mut node = topmost(pages, root.page)?;
     while !node.is_leaf() {
         let index = child_index::<O>(node, key);
+        let next = child(pages, node, index)?;
         before = rows_before(node, rows, index).saturating_add(before);
         rows = node.rows_below(index);
-        node = below(pages, node, index)?;
+        node = next.below(node)?;
     }
     Ok(before.saturating_add(row_index::<O>(node, key).0 as u64))
 }
@@ -43,8 +44,7 @@ pub(crate) fn count_between<O: Order>(pages: &impl Pages, root: Root, from: &[u8
     while !node.is_leaf() {
         let (low, high) = (child_index::<O>(node, from), child_index::<O>(node, until));
         if low < high {
-            let ends = [(low, from), (high, until)].map(|(index, key)| End { parent: node, index, key });
-            return Ok(node.rows_in(low + 1..high) + count_apart::<O>(pages, ends)?);
+            return count_apart::<O>(pages, node, [low, high], [from, until]);
         }
         node = below(pages, node, low)?;
     }
@@ -52,41 +52,56 @@ pub(crate) fn count_between<O: Order>(pages: &impl Pages, root: Root, from: &[u8
     Ok(high.saturating_sub(low) as u64)
 }
 
-/// One end of a range, below the branch where the ways to both ends part.
-struct End<'a, 'k> {
-    parent: Node<'a>,
-    index: usize,
-    key: &'k [u8],
+/// How many rows lie between two keys that belong to different children of a branch.
+///
+/// The ways are gone together, and the rows between them are added up a level behind: memory is asked for the next pages of both ways
+/// before that.
+fn count_apart<O: Order>(pages: &impl Pages, node: Node<'_>, at: [usize; 2], keys: [&[u8]; 2]) -> Result<u64> {
+    let ([mut low, mut high], mut at) = ([node; 2], at);
+    let mut rows = [0, 1].map(|side| node.rows_below(at[side]));
+    let (next_low, next_high) = (child(pages, low, at[0])?, child(pages, high, at[1])?);
+    let mut count = node.rows_in(at[0] + 1..at[1]);
+    (low, high) = (next_low.below(low)?, next_high.below(high)?);
+    while !low.is_leaf() {
+        at = [child_index::<O>(low, keys[0]), child_index::<O>(high, keys[1])];
+        let (next_low, next_high) = (child(pages, low, at[0])?, child(pages, high, at[1])?);
+        let not_after = rows_before(low, rows[0], at[0] + 1);
+        let before = rows_before(high, rows[1], at[1]);
+        count = (rows[0].saturating_sub(not_after) + before).saturating_add(count);
+        rows = [low.rows_below(at[0]), high.rows_below(at[1])];
+        (low, high) = (next_low.below(low)?, next_high.below(high)?);
+    }
+    let (first, end) = (row_index::<O>(low, keys[0]).0, row_index::<O>(high, keys[1]).0);
+    Ok(count.saturating_add(rows[0].saturating_sub(first as u64) + end as u64))
 }
 
-/// How many rows are not less than the first end, below its child, and less than the second, below its own. The ways are gone
-/// together, so that memory is asked for both at once.
-fn count_apart<O: Order>(pages: &impl Pages, ends: [End<'_, '_>; 2]) -> Result<u64> {
-    let [mut low, mut high] = ends;
-    let mut count = 0_u64;
-    loop {
-        let (low_rows, high_rows) = (low.parent.rows_below(low.index), high.parent.rows_below(high.index));
-        (low.parent, high.parent) = (below(pages, low.parent, low.index)?, below(pages, high.parent, high.index)?);
-        if low.parent.is_leaf() {
-            let (first, end) = (row_index::<O>(low.parent, low.key).0, row_index::<O>(high.parent, high.key).0);
-            return Ok(count.saturating_add(low_rows.saturating_sub(first as u64) + end as u64));
-        }
-        low.index = child_index::<O>(low.parent, low.key);
-        high.index = child_index::<O>(high.parent, high.key);
-        let not_after = rows_before(low.parent, low_rows, low.index) + low.parent.rows_below(low.index);
-        let more = low_rows.saturating_sub(not_after) + rows_before(high.parent, high_rows, high.index);
-        count = more.saturating_add(count);
+/// A page that a branch points to, and that is on its way from memory: nothing in it was looked at yet.
+struct Coming<'a> {
+    page: u32,
+    node: Node<'a>,
+}
+
+/// Asks for a child that will be searched.
+#[inline]
+fn child<'a>(pages: &'a impl Pages, parent: Node<'_>, index: usize) -> Result<Coming<'a>> {
+    let (page, slots) = parent.child_slots(index);
+    let node = Node::new(pages.page(page)?);
+    node.fetch_slots(slots);
+    Ok(Coming { page, node })
+}
+
+impl<'a> Coming<'a> {
+    /// The node, if it is one level below its parent.
+    #[inline]
+    fn below(self, parent: Node<'_>) -> Result<Node<'a>> {
+        if self.node.is_below(parent) { Ok(self.node) } else { Err(stray(self.page)) }
     }
 }
 
 /// The node of a child that will be searched.
 #[inline]
 fn below<'a>(pages: &'a impl Pages, parent: Node<'a>, index: usize) -> Result<Node<'a>> {
-    let (page, slots) = parent.child_slots(index);
-    let node = Node::new(pages.page(page)?);
-    node.fetch_slots(slots);
-    // Looked at last: by now the header is on its way together with the slots.
-    if node.is_below(parent) { Ok(node) } else { Err(stray(page)) }
+    child(pages, parent, index)?.below(parent)
 }
 
 /// How many of the rows below a branch lie before a child.

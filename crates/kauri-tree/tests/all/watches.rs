@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use kauri_tree::disk::MemoryDisk;
-use kauri_tree::{Change, MultiTable, Notice, Options, Read, Store, Table, Watch, Write, WriteMulti, WriteTxn};
+use kauri_tree::{
+    Change, MultiTable, Notice, Options, Read, Store, Table, Watch, WatchQueue, Write, WriteMulti, WriteTxn,
+};
 
 use crate::model::{Bytes, Odd};
 use crate::places::{Place, Subject, work};
@@ -181,6 +183,11 @@ fn notices_have_the_value_that_their_commit_wrote() {
     let mut txn = store.begin();
     txn.remove(&COUNTS, 1).unwrap();
     txn.commit().unwrap();
+    assert_eq!(told(&mut queue), [(1, Some(30)), (3, Some(50)), (1, None)]);
+}
+
+/// What a queue has to tell: keys, and the values that were put.
+fn told(queue: &mut WatchQueue<u64, u64>) -> Vec<(u64, Option<u64>)> {
     let mut told = Vec::new();
     while let Some(notice) = queue.try_next() {
         told.push(match notice {
@@ -189,7 +196,48 @@ fn notices_have_the_value_that_their_commit_wrote() {
             Notice::Missed => panic!("nothing is missed"),
         });
     }
-    assert_eq!(told, [(1, Some(30)), (3, Some(50)), (1, None)]);
+    told
+}
+
+#[test]
+fn tables_that_come_and_go_are_watched_all_the_while_and_none_is_taken_for_another() {
+    const LATER: Table<u64, u64> = Table::new("later");
+    const OTHER: Table<u64, u64> = Table::new("other");
+    let store = Store::in_memory().unwrap();
+    let mut counts = store.watch_queue(&COUNTS, b"", 10).unwrap();
+    let mut later = store.watch_queue(&LATER, b"", 10).unwrap();
+    let mut commit =
+        |work: &dyn Fn(&mut WriteTxn<'_>), of_counts: &[(u64, Option<u64>)], of_later: &[(u64, Option<u64>)]| {
+            let mut txn = store.begin();
+            work(&mut txn);
+            txn.commit().unwrap();
+            assert_eq!((told(&mut counts), told(&mut later)), (of_counts.to_vec(), of_later.to_vec()));
+        };
+    commit(&|txn| txn.put(&COUNTS, 1, 1).unwrap(), &[(1, Some(1))], &[]);
+    commit(&|txn| txn.put(&LATER, 2, 2).unwrap(), &[], &[(2, Some(2))]);
+    // Another table takes the place of one that goes, in the same commit.
+    let replace = |txn: &mut WriteTxn<'_>| {
+        assert!(txn.drop_table("counts").unwrap());
+        txn.put(&OTHER, 3, 3).unwrap();
+    };
+    commit(&replace, &[(1, None)], &[]);
+    commit(&|txn| txn.put(&OTHER, 4, 4).unwrap(), &[], &[]);
+    commit(&|txn| txn.put(&COUNTS, 5, 5).unwrap(), &[(5, Some(5))], &[]);
+    commit(&|txn| txn.put(&COUNTS, 5, 6).unwrap(), &[(5, Some(6))], &[]);
+    let both = |txn: &mut WriteTxn<'_>| {
+        assert!(txn.drop_table("other").unwrap() && txn.remove(&LATER, 2).unwrap());
+        txn.put(&COUNTS, 5, 7).unwrap();
+    };
+    commit(&both, &[(5, Some(7))], &[(2, None)]);
+    // A place that is free, for a table that was there before.
+    commit(&|txn| txn.put(&OTHER, 8, 8).unwrap(), &[], &[]);
+    let moved = |txn: &mut WriteTxn<'_>| {
+        assert!(txn.drop_table("counts").unwrap() && txn.drop_table("later").unwrap());
+        txn.put(&LATER, 9, 9).unwrap();
+        txn.put(&COUNTS, 9, 9).unwrap();
+    };
+    commit(&moved, &[(5, None), (9, Some(9))], &[(9, Some(9))]);
+    commit(&|txn| txn.put(&LATER, 9, 10).unwrap(), &[], &[(9, Some(10))]);
 }
 
 #[test]
