@@ -10,7 +10,8 @@
 //!   life.
 //! - **A reader's version is announced before it is used.** [`Arena::read`] stores the version into a slot, fences, and looks
 //!   again whether it is still the newest; the writer scans the slots behind a fence of its own. Whichever fence comes
-//!   first, either the reader sees that it is late, or the writer sees the reader.
+//!   first, either the reader sees that it is late, or the writer sees the reader. [`Arena::read_early`] does the same with a version
+//!   that is sealed and not published: it is late if a later one is published.
 //! - **A page leaves memory only when nobody can have a slice of it.** That is only in a [bounded](Arena::bounded) arena; `cache.rs`
 //!   says how.
 //!
@@ -50,7 +51,7 @@ pub use cache::Operation;
 pub use frames::{CHUNK_PAGES, Load};
 pub use stamp::Stamp;
 pub use versions::Reader;
-pub use writer::{InUse, Sealed, Writer};
+pub use writer::{Early, InUse, Sealed, Writer};
 
 use cache::Cache;
 use frames::Frames;
@@ -109,6 +110,35 @@ impl<R: Send + Sync> Arena<R> {
     #[inline]
     pub fn read(&self) -> Reader<'_, R> {
         Reader::begin(self)
+    }
+
+    /// Holds a version that was sealed, whether it was published or not, with this root; `None` if a later one was published: then
+    /// [`read`](Self::read) shows one that follows it.
+    ///
+    /// # Panics
+    /// If it was sealed by the writer of another arena.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(4096, Stamp::FIRST, "empty");
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7")[..5].copy_from_slice(b"hello");
+    /// let version = writer.seal();
+    /// let reader = arena.read_early(version.early(), "hello at 7").expect("nothing later was published");
+    /// assert_eq!(&reader.page(7).expect("page 7 is in memory")[..5], b"hello");
+    /// assert!(arena.read().page(7).is_none(), "not published yet");
+    /// ```
+    pub fn read_early(&self, version: Early, root: R) -> Option<Reader<'_, R>> {
+        // Readers of a version that our writer did not seal would see pages that it still changes.
+        assert!(version.is_of(self.id), "version {} was sealed in another arena", version.version);
+        Reader::begin_early(self, version.version, root)
+    }
+
+    /// Whether our writer sealed this version.
+    #[must_use]
+    pub fn has_sealed(&self, version: Early) -> bool {
+        version.is_of(self.id)
     }
 
     /// Makes a sealed version the one that readers begin with.

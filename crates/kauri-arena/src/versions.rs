@@ -122,12 +122,14 @@ pub struct Reader<'a, R> {
     slot: &'a Slot,
     version: Stamp,
     published: NonNull<Published<R>>,
-    /// A reader hands out `&R`.
-    root: PhantomData<&'a R>,
+    /// The version was not published when it was begun with: the root is the reader's own.
+    is_early: bool,
+    /// A reader hands out `&R`, and may have one of its own.
+    root: PhantomData<(&'a R, R)>,
 }
 
-// SAFETY: a reader is a shared borrow of the arena and of a root: moving it to another thread needs no more than `R: Sync`,
-// and its slot can be released from any thread.
+// SAFETY: a reader is a shared borrow of the arena and of a root, or the owner of one: moving it to another thread needs no more than
+// `R: Send + Sync`, and its slot can be released from any thread.
 unsafe impl<R: Send + Sync> Send for Reader<'_, R> {}
 // SAFETY: all methods of `&Reader` only read, through shared borrows.
 unsafe impl<R: Send + Sync> Sync for Reader<'_, R> {}
@@ -144,11 +146,26 @@ impl<'a, R> Reader<'a, R> {
             fence(Ordering::SeqCst);
             if arena.ring.count.load(Ordering::Acquire) == count {
                 let published = NonNull::new(published).expect("the newest cell is full");
-                return Self { arena, slot, version, published, root: PhantomData };
+                return Self { arena, slot, version, published, is_early: false, root: PhantomData };
             }
             (count, version, published) = arena.ring.look();
             slot.announce(version);
         }
+    }
+
+    /// Begins with a version that was sealed and may not be published; `None` if a later one is.
+    pub(crate) fn begin_early(arena: &'a Arena<R>, version: Stamp, root: R) -> Option<Self> {
+        let slot = arena.slots.take(version);
+        // As in `begin`: a scan that missed our slot fenced before us, and whatever version was the newest for it, or a later one, is
+        // what we find below. If that is not later than ours, then no page of ours had died by the newest version of such a scan.
+        fence(Ordering::SeqCst);
+        let (_, newest, _) = arena.ring.look();
+        if newest > version {
+            slot.release();
+            return None;
+        }
+        let published = NonNull::from(Box::leak(Box::new(Published { version, root })));
+        Some(Self { arena, slot, version, published, is_early: true, root: PhantomData })
     }
 
     /// The version.
@@ -162,7 +179,8 @@ impl<'a, R> Reader<'a, R> {
     #[inline]
     pub fn root(&self) -> &R {
         // SAFETY: the writer frees a version only when it is not the newest and a scan after that, behind a fence, found no
-        // slot that holds it. Ours held it when it was the newest (the second look in `begin`), and holds it still.
+        // slot that holds it. Ours held it when it was the newest (the second look in `begin`), and holds it still. One of our own
+        // (`begin_early`) is freed when we are dropped.
         &unsafe { self.published.as_ref() }.root
     }
 
@@ -192,7 +210,8 @@ impl<'a, R> Reader<'a, R> {
         if !frames.is_taken_as_one(first, pages) {
             return None;
         }
-        // SAFETY: the run was born by our version and is not dead in it, and our slot announces the version. The writer
+        // SAFETY: the run was born by our version and is not dead in it, and our slot announces the version, since before any scan
+        // whose newest version is later than ours. The writer
         // changes only pages born after the last sealed version, and ours was sealed; what it retires now dies later than
         // that. It empties a frame only if the page died by the newest version of a scan that found no slot with a version of
         // its life, and loaders fill only empty frames. A sweep empties a frame only if, after the birth was hidden, no operation
@@ -224,8 +243,8 @@ impl<'a, R> Reader<'a, R> {
     fn birth_in(&self, frame: Frame<'_>) -> Option<Stamp> {
         // Death first: the writer that empties a frame or takes a page again writes the birth before the death, so a reader
         // that sees the new death sees the new birth too, and never an old birth with a new death. A new birth with an old
-        // death does no harm: every death by our version was written before our version was published, so a death that we
-        // miss is a later one.
+        // death does no harm: every death by our version was written before our version was sealed, and we know it from
+        // who sealed or published it, so a death that we miss is a later one.
         let death = frame.stamps.death();
         match frame.stamps.birth() {
             Birth::At(birth) if birth <= self.version && self.version < death => Some(birth),
@@ -238,6 +257,11 @@ impl<R> Drop for Reader<'_, R> {
     #[inline]
     fn drop(&mut self) {
         self.slot.release();
+        if self.is_early {
+            // SAFETY: made by `Box::leak` in `begin_early` for this reader alone, and freed once: here. Whoever borrowed the root
+            // borrowed us.
+            drop(unsafe { Box::from_raw(self.published.as_ptr()) });
+        }
     }
 }
 
@@ -306,6 +330,47 @@ mod tests {
         let earlier = writer.seal();
         publish(&arena, &mut writer, ());
         arena.publish(earlier, ());
+    }
+
+    #[test]
+    fn version_that_is_sealed_is_read_until_a_later_one_is_published() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let root = || Root { dropped: Arc::clone(&dropped), panics: false };
+        let (arena, mut writer) = Arena::new(256, Stamp::FIRST, root());
+        writer.tick();
+        writer.take(7).unwrap().fill(7);
+        let sealed = writer.seal();
+        let early = sealed.early();
+        let reader = arena.read_early(early, root()).unwrap();
+        assert_eq!((reader.version(), reader.page(7)), (sealed.version(), Some(&[7; 256][..])));
+        assert_eq!(arena.read().page(7), None, "nobody else sees it");
+        // The page dies with a later version. As long as the reader is there it is not used again, whoever was published meanwhile.
+        writer.tick();
+        writer.retire(7);
+        let later = writer.seal();
+        assert_eq!((writer.scan().len(), writer.reclaim(7).is_err()), (1, true));
+        arena.publish(sealed, root());
+        arena.publish(later, root());
+        assert_eq!(writer.scan(), [reader.version()]);
+        assert_eq!(
+            (writer.reclaim(7), reader.page(7)),
+            (Err(crate::InUse::Held(reader.version())), Some(&[7; 256][..]))
+        );
+        assert!(arena.read_early(early, root()).is_none(), "it has been passed");
+        let before = dropped.load(Ordering::Relaxed);
+        drop(reader);
+        assert_eq!(dropped.load(Ordering::Relaxed), before + 1, "its own root");
+        writer.scan();
+        assert_eq!(writer.reclaim(7), Ok(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "version 2 was sealed in another arena")]
+    fn version_of_another_arena_is_not_read_early() {
+        let (arena, _writer) = Arena::new(256, Stamp::FIRST, ());
+        let (_other, mut writer) = Arena::new(256, Stamp::FIRST, ());
+        writer.tick();
+        drop(arena.read_early(writer.seal().early(), ()));
     }
 
     #[test]

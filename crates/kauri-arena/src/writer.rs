@@ -31,7 +31,26 @@ impl Sealed {
         self.version
     }
 
+    /// What it can be read by before it is published.
+    #[must_use]
+    pub fn early(&self) -> Early {
+        Early { version: self.version, arena: self.arena }
+    }
+
     pub(crate) fn is_of(&self, arena: ArenaId) -> bool {
+        self.arena == arena
+    }
+}
+
+/// A version that was sealed, to be [read](Arena::read_early) before it is published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Early {
+    pub(crate) version: Stamp,
+    arena: ArenaId,
+}
+
+impl Early {
+    pub(crate) fn is_of(self, arena: ArenaId) -> bool {
         self.arena == arena
     }
 }

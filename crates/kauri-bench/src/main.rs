@@ -72,7 +72,7 @@ struct Options {
     /// Another number of rounds, for tests.
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
-    /// One part of the suite `ledger` or `runs` alone.
+    /// One part of the suite `ledger`, `runs` or `runtime` alone.
     #[arg(long, value_name = "PART", hide = true)]
     only: Option<String>,
 }
@@ -197,7 +197,7 @@ fn run_runtime(options: &RuntimeOptions) -> io::Result<()> {
         return tell(&outcomes, &depth::goals(&outcomes), file);
     }
     let size = if options.common.quick { runtime::Size::QUICK } else { runtime::Size::FULL };
-    let outcomes = runtime::run(size, &options.folder, |what| eprintln!("{what}"));
+    let outcomes = runtime::run(size, &options.folder, options.common.only.as_deref(), |what| eprintln!("{what}"));
     let outcomes = outcomes.map_err(words)?;
     tell(&outcomes, &runtime::goals(&outcomes), file)
 }

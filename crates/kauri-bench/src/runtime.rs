@@ -5,7 +5,7 @@
 //! share durable writes of one file, and nothing else.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
@@ -55,26 +55,30 @@ impl Clock for SystemClock {
     }
 }
 
-/// Everything, one workload after the other. `tell` hears what comes next.
-pub(crate) fn run(size: Size, folder: &Path, mut tell: impl FnMut(&str)) -> Result<Vec<Outcome>> {
+/// A part of the suite, by its name.
+type Part = (&'static str, fn(Size, &Path) -> Result<Vec<Outcome>>);
+
+const PARTS: [Part; 8] = [
+    ("steps in memory", |size, _| in_memory(size)),
+    ("blocks of many keys", |size, _| Ok(vec![blocks(size)?])),
+    ("waking an idle worker", |size, _| Ok(vec![waking(size)?])),
+    ("durable steps, 1 worker", |size, folder| Ok(vec![durable(size, folder, 1)?])),
+    ("durable steps, 8 workers", |size, folder| Ok(vec![durable(size, folder, 8)?])),
+    ("durable steps, 32 workers", |size, folder| Ok(vec![durable(size, folder, 32)?])),
+    ("durable batches of a lone worker", |size, folder| Ok(vec![batches(size, folder)?])),
+    ("a durable message, from sending to handling", |size, folder| Ok(vec![durable_wait(size, folder)?])),
+];
+
+/// Everything, one workload after the other, or the parts with `only` in their names. `tell` hears what comes next.
+pub(crate) fn run(size: Size, folder: &Path, only: Option<&str>, mut tell: impl FnMut(&str)) -> Result<Vec<Outcome>> {
     let folder = folder.join(format!("kauri-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let measured = (|| {
         let mut all = Vec::new();
-        tell("steps in memory");
-        all.extend(in_memory(size)?);
-        tell("blocks of many keys");
-        all.push(blocks(size)?);
-        tell("waking an idle worker");
-        all.push(waking(size)?);
-        for threads in [1, 8, 32] {
-            tell(&format!("durable steps, {threads} workers"));
-            all.push(durable(size, &folder, threads)?);
+        for (name, part) in PARTS.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only))) {
+            tell(name);
+            all.extend(part(size, &folder)?);
         }
-        tell("durable batches of a lone worker");
-        all.push(batches(size, &folder)?);
-        tell("a durable message, from sending to handling");
-        all.push(durable_wait(size, &folder)?);
         Ok(all)
     })();
     fs::remove_dir_all(&folder)?;
@@ -361,27 +365,32 @@ pub(crate) fn raw_group(folder: &Path, threads: usize, steps: usize) -> Result<f
     }
 }
 
-/// Commits of a lone worker's batches, against durable writes of as many bytes.
+/// Commits of a lone worker's batches, against durable writes of as many bytes, and against a worker that begins a batch only when the one
+/// before is durable.
 fn batches(size: Size, folder: &Path) -> Result<Outcome> {
-    let (mut ours, mut raw) = (Vec::new(), Vec::new());
-    let commits = (size.durable_steps / BATCH).max(50);
+    let (mut ours, mut raw, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+    let commits = (size.durable_steps / BATCH).max(250);
     for round in 0..5 {
-        let path: PathBuf = folder.join(format!("batches-{round}"));
-        let runtime = start(Store::open(&path)?)?;
-        send(&runtime, WORKER, commits * BATCH)?;
-        let policy = Policy { batch_messages_max: BATCH, ..Policy::default() };
-        let mut worker = runtime.worker_with(WORKER, policy, nothing);
-        let began = Instant::now();
-        worker.drain()?;
-        ours.push(commits as f64 / began.elapsed().as_secs_f64());
+        ours.push(batch_rate(&folder.join(format!("batches-{round}")), commits, Policy::default())?);
         let raw_folder = folder.join(format!("raw-batches-{round}"));
         fs::create_dir_all(&raw_folder)?;
         // Sixty-four removals and a lease, as the log has them.
         raw.push(raw_rate(&raw_folder, commits, 2560)?);
+        let one_by_one = Policy { early_messages_min: usize::MAX, ..Policy::default() };
+        settled.push(batch_rate(&folder.join(format!("settled-{round}")), commits, one_by_one)?);
     }
     let workload = format!("durable commits of a lone worker, {BATCH} steps each");
-    let (ours, raw) = (Estimate::of(ours), Estimate::of(raw));
-    Ok(Outcome { workload, unit: Unit::PerSecond, ours, peers: vec![("raw durable write", raw)] })
+    let peers = vec![("raw durable write", Estimate::of(raw)), ("itself, no batch begun early", Estimate::of(settled))];
+    Ok(Outcome { workload, unit: Unit::PerSecond, ours: Estimate::of(ours), peers })
+}
+
+fn batch_rate(path: &Path, commits: usize, policy: Policy) -> Result<f64> {
+    let runtime = start(Store::open(path)?)?;
+    send(&runtime, WORKER, commits * BATCH)?;
+    let mut worker = runtime.worker_with(WORKER, Policy { batch_messages_max: BATCH, ..policy }, nothing);
+    let began = Instant::now();
+    worker.drain()?;
+    Ok(commits as f64 / began.elapsed().as_secs_f64())
 }
 
 /// What we want of these numbers.

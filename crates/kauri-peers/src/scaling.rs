@@ -238,7 +238,10 @@ pub(crate) fn write_table(lines: &[Line], out: &mut impl Write) -> io::Result<()
         "\nput: a row, in commits of {BATCH} without sync; scan_100: a scan of a hundred rows; count_range: a range of any"
     )?;
     writeln!(out, "length; open: a store that was closed; load: a row, in order; file: with its log;")?;
-    writeln!(out, "memory: of the process, at most, of a store whose cache is a quarter of its file, all of which is read.")
+    writeln!(
+        out,
+        "memory: of the process, at most, of a store whose cache is a quarter of its file, all of which is read."
+    )
 }
 
 /// The same as rows; what is compared with is the cost with the fewest rows.

@@ -19,7 +19,7 @@ use crate::metrics::Counter;
 use crate::policy::{Policy, Renewing};
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{INBOX, LEASES};
-use crate::substrate::{Bytes, Change, Rows, Seen, Signal};
+use crate::substrate::{Bytes, Change, Early, Rows, Seen, Signal};
 use crate::time::{Mono, Now};
 
 /// What became of a wish to keep a message longer.
@@ -73,6 +73,8 @@ struct Grip {
     held: Held,
     term: Duration,
     renewing: Renewing,
+    /// The commit that made the lease, if it was early.
+    early: Early,
     /// Nothing is left to renew: the message is somebody else's, cancelled, or has been kept long enough.
     is_over: bool,
 }
@@ -103,8 +105,8 @@ impl Hold {
     }
 
     /// From now on the lease is renewed as the policy says.
-    pub(crate) fn take_up(&self, shared: &Shared, held: Held, policy: &Policy) {
-        let grip = Grip { held, term: policy.lease, renewing: policy.renewing, is_over: false };
+    pub(crate) fn take_up(&self, shared: &Shared, held: Held, policy: &Policy, early: Early) {
+        let grip = Grip { held, term: policy.lease, renewing: policy.renewing, early, is_over: false };
         *self.lock() = Some(grip);
         shared.holds.tell();
     }
@@ -167,6 +169,8 @@ impl Hold {
     }
 
     fn renew_grip(&self, shared: &Shared, grip: &mut Grip) -> Result<Renewed> {
+        // Not before: the lease is in rows that everybody sees only then.
+        shared.substrate.wait(&grip.early)?;
         let renewed = shared.commit_until(|rows| self.stage(shared, rows, grip))?;
         match renewed {
             Some((_, held)) => {

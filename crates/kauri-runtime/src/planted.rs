@@ -36,6 +36,8 @@ pub enum Bug {
     RequeueCopies,
     /// A lease is renewed without looking whether it is still there.
     RenewWithoutToken,
+    /// What was committed early is told, and its messages emitted are handled, before it is durable.
+    ToldTooEarly,
     /// What is committed for a run does not look whether the run is still its driver's.
     RunUnfenced,
     /// What a step did is committed, and not that it was done.
@@ -68,7 +70,7 @@ impl Bug {
     ];
 
     /// Those of messages.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::TwoCommits,
         Self::NoFence,
         Self::RequeueWithoutToken,
@@ -82,6 +84,7 @@ impl Bug {
         Self::OldLeaseHonoured,
         Self::RequeueCopies,
         Self::RenewWithoutToken,
+        Self::ToldTooEarly,
     ];
 }
 

@@ -96,6 +96,10 @@ pub struct Policy {
     pub batch_bytes_max: usize,
     /// When a batch has run for so long, it is committed without the rest: 10 ms.
     pub batch_time_max: Duration,
+    /// How many messages must be waiting for a worker to begin with them while the batch before is on its way to the disk: 16. Handlers then
+    /// see what that batch wrote before it is durable, as each sees what others of its own batch wrote; nobody else does, and nothing is
+    /// told of it before. With `usize::MAX`, a batch begins when the one before is durable.
+    pub early_messages_min: usize,
     /// The longest sleep of an idle worker (`max_idle_sleep_ms`): none, because a watch or a timer wakes it.
     pub idle_max: Option<Duration>,
     /// How long a handled message id is remembered: a day.
@@ -124,6 +128,7 @@ impl Default for Policy {
             batch_messages_max: 64,
             batch_bytes_max: 4 << 20,
             batch_time_max: Duration::from_millis(10),
+            early_messages_min: 16,
             idle_max: None,
             dedupe_for: Duration::from_hours(24),
             sync: Syncing::Always,

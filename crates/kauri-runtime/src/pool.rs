@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use crate::substrate::Signal;
-use crate::worker::{Rest, Worker};
+use crate::worker::{Pace, Rest, Worker};
 
 /// How often leases are looked after in vain before nobody does until a step begins: waking somebody costs more than looking.
 const LOOKS: u32 = 3;
@@ -216,12 +216,14 @@ impl Group {
     fn work_until_stopped(&mut self, shared: &Shared) -> Result<()> {
         loop {
             let seen = self.signal.count();
+            // A thread that has other workers too may be long in coming back to tell.
+            let pace = if self.workers.len() == 1 { Pace::Early } else { Pace::Settled };
             let mut rest = Rest::Idle;
             for worker in &mut self.workers {
                 if shared.is_stopping() {
                     return Ok(());
                 }
-                let tick = worker.tick_inbox()?;
+                let tick = worker.tick_inbox(pace)?;
                 rest = match (rest, tick.rest) {
                     (_, Rest::Stopped) => return Ok(()),
                     (Rest::More, _) | (_, Rest::More) => Rest::More,

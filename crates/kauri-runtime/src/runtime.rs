@@ -20,7 +20,7 @@ use crate::schema::{
     self, DEADLINES, DEDUPE, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
 use crate::substrate::{
-    Append, Bytes, Change, Committed, KeyRange, Rows, Seen, Signal, Substrate, TableWrites, Verdict, prefix_end,
+    Append, Bytes, Change, Committed, Early, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
 };
 use crate::time::{Chance, Clock, Mono, Now};
 
@@ -496,10 +496,33 @@ impl Shared {
 
     pub(crate) fn commit(&self, change: &Change) -> Result<Verdict> {
         let verdict = self.commit_to_substrate(change)?;
-        if let (Verdict::Committed(_), Some(rows)) = (&verdict, change.writes.get(&RUNS)) {
-            self.tell_runs(rows);
+        if let Verdict::Committed(_) = &verdict {
+            self.tell_runs(change);
         }
         Ok(verdict)
+    }
+
+    /// As `commit`, but it may not be durable yet.
+    pub(crate) fn commit_early(&self, change: &Arc<Change>, after: &Early) -> Result<(Verdict, Early)> {
+        #[cfg(feature = "planted")]
+        if self.planted.is_some_and(|bug| bug != crate::planted::Bug::ToldTooEarly) {
+            self.substrate.wait(after)?;
+            return Ok((self.commit(change)?, Early::default()));
+        }
+        let (verdict, early) = self.substrate.commit_early(change, after)?;
+        if early.is_done() && matches!(verdict, Verdict::Committed(_)) {
+            self.tell_runs(change);
+        }
+        Ok((verdict, early))
+    }
+
+    /// Returns when what was committed early is durable.
+    pub(crate) fn wait(&self, early: &Early, change: &Change) -> Result<()> {
+        if !early.is_done() {
+            self.substrate.wait(early)?;
+            self.tell_runs(change);
+        }
+        Ok(())
     }
 
     fn commit_to_substrate(&self, change: &Change) -> Result<Verdict> {
@@ -512,8 +535,9 @@ impl Shared {
 
     /// Counts the runs that a commit has sealed, and tells of them and of those that wait now. The row of a sealed run is written once:
     /// so each is counted once, whoever sealed it.
-    fn tell_runs(&self, rows: &TableWrites) {
-        for (key, row) in rows.iter().filter_map(|(key, row)| Some((key, row.as_ref()?))) {
+    fn tell_runs(&self, change: &Change) {
+        let rows = change.writes.get(&RUNS).into_iter().flatten();
+        for (key, row) in rows.filter_map(|(key, row)| Some((key, row.as_ref()?))) {
             let Some(run) = crate::run::resting(key, row) else { continue };
             if let Some(outcome) = run.outcome() {
                 self.metrics.run_ended(&run, outcome);

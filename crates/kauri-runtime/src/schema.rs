@@ -184,6 +184,12 @@ mod tests {
             model.snapshot().unwrap().get(&APP_STATE, b"runner.schema.version").unwrap().unwrap(),
             &b"RSV0\0\0\0\0"[..]
         );
+        let other = ModelSubstrate::new();
+        assert!(ensure_version(&other, SchemaVersion { major: 0x0102, minor: 0x0304 }, true).is_ok());
+        assert_eq!(
+            other.snapshot().unwrap().get(&APP_STATE, b"runner.schema.version").unwrap().unwrap(),
+            &b"RSV0\x02\x01\x04\x03"[..]
+        );
         assert!(ensure_version(&model, version(0), false).is_ok());
         assert!(matches!(ensure_version(&model, version(1), true), Err(Error::OtherSchema { .. })));
         let mut change = Change::default();

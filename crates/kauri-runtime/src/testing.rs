@@ -49,12 +49,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kauri_tree::Durability;
 use kauri_wire::Timestamp;
 
 use self::dawdle::Dawdle;
 use crate::error::{Conflict, Error, Result};
 use crate::runtime::{Builder, Runtime};
-use crate::substrate::{Change, ModelSubstrate, Rows, Signal, Substrate, Verdict};
+use crate::schema::LEASES;
+use crate::substrate::{Change, Early, ModelSubstrate, Rows, Signal, Substrate, Verdict};
 use crate::time::{Chance, Clock, Mono, Now};
 use crate::worker::{Rest, Worker};
 
@@ -120,6 +122,8 @@ pub enum FaultKind {
     CrashBefore,
     /// Everything dies after the commit, and nobody was told that it was made.
     CrashAfter,
+    /// Everything dies when a commit was made early and is on its way to the disk.
+    CrashEarly,
     /// Everything dies between two ticks.
     CrashBetween,
     /// Others run before the commit.
@@ -145,7 +149,7 @@ pub enum FaultKind {
 /// How likely each fault is, in thousandths: of a commit, or of a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// [`FaultKind::CrashBefore`], of a commit.
+    /// [`FaultKind::CrashBefore`], of a commit; and [`FaultKind::CrashEarly`], of one that is waited for.
     pub crash_before: u32,
     /// [`FaultKind::CrashAfter`], of a commit.
     pub crash_after: u32,
@@ -498,9 +502,9 @@ fn start(
     seed: u64,
     configure: &Configure,
 ) -> Result<Runtime> {
-    let faulty = Faulty { inner: ground.open(after)?, state: Arc::clone(state), clock: clock.clone() };
-    let dawdle = Dawdle { state: Arc::clone(state), clock: clock.clone() };
-    let builder = Runtime::builder(Arc::new(faulty), Arc::new(clock.clone())).seed(seed).observer(Arc::new(dawdle));
+    let faulty = Arc::new(Faulty { inner: ground.open(after)?, state: Arc::clone(state), clock: clock.clone() });
+    let dawdle = Dawdle { state: Arc::clone(state), clock: clock.clone(), ground: Arc::clone(&faulty) };
+    let builder = Runtime::builder(faulty, Arc::new(clock.clone())).seed(seed).observer(Arc::new(dawdle));
     configure(builder, clock).start()
 }
 
@@ -517,7 +521,7 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
         state.workers[at].take().map(|worker| (at, worker))
     };
     let Some((at, mut worker)) = taken else { return Ok(()) };
-    let result = worker.tick();
+    let result = worker.tick_early();
     let mut state = lock(state);
     state.depth -= 1;
     if let Some(place) = state.workers.get_mut(at) {
@@ -567,8 +571,8 @@ impl Faulty {
         crashed()
     }
 
-    fn commit_inside(&self, change: &Change) -> Result<Verdict> {
-        let result = self.inner.commit(change);
+    /// Notes that the ground broke.
+    fn noting<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Store(kauri_tree::Error::Io(_) | kauri_tree::Error::Broken)) = &result {
             let mut state = lock(&self.state);
             *state.hits.entry(FaultKind::Broken).or_default() += 1;
@@ -581,6 +585,42 @@ impl Faulty {
         let mut state = lock(&self.state);
         let thousandths = of(&state.faults);
         state.draw(kind, thousandths)
+    }
+}
+
+impl Faulty {
+    /// Lets everybody see what was committed early: whoever commits waits until everything before is written.
+    fn show_everything(&self) -> Result<()> {
+        let mut nothing = Change { durability: Durability::None, ..Change::default() };
+        nothing.remove(LEASES, *b"nobody's");
+        self.noting(self.inner.commit(&nothing)).map(drop)
+    }
+
+    /// Makes a commit, with whatever goes wrong before and after it.
+    fn around<T>(&self, commit: impl FnOnce() -> Result<T>, refuse: impl FnOnce(Conflict) -> T) -> Result<T> {
+        self.check()?;
+        if self.draw(FaultKind::Preemption, |faults| faults.preemption) {
+            interlude(&self.state, 1)?;
+        }
+        if self.draw(FaultKind::Pause, |faults| faults.pause) {
+            self.clock.advance(Duration::from_secs(3));
+            interlude(&self.state, 2)?;
+        }
+        if self.draw(FaultKind::Conflict, |faults| faults.conflict) {
+            return Ok(refuse(Conflict { table: "no table".into(), key: Box::default() }));
+        }
+        if self.draw(FaultKind::Full, |faults| faults.full) {
+            lock(&self.state).refused += 1;
+            return Err(Error::Store(kauri_tree::Error::Full));
+        }
+        if self.draw(FaultKind::CrashBefore, |faults| faults.crash_before) {
+            return Err(self.crash(FaultKind::CrashBefore));
+        }
+        let done = self.noting(commit())?;
+        if self.draw(FaultKind::CrashAfter, |faults| faults.crash_after) {
+            return Err(self.crash(FaultKind::CrashAfter));
+        }
+        Ok(done)
     }
 }
 
@@ -601,29 +641,37 @@ impl Substrate for Faulty {
     }
 
     fn commit(&self, change: &Change) -> Result<Verdict> {
+        self.around(|| self.inner.commit(change), Verdict::Conflict)
+    }
+
+    fn commit_early(&self, change: &Arc<Change>, after: &Early) -> Result<(Verdict, Early)> {
+        let refuse = |conflict| (Verdict::Conflict(conflict), Early::default());
+        self.around(|| self.inner.commit_early(change, after), refuse)
+    }
+
+    fn snapshot_with(&self, early: &Early) -> Result<Box<dyn Rows + '_>> {
         self.check()?;
+        self.inner.snapshot_with(early)
+    }
+
+    /// What was committed early is on its way: others run, or everything dies, before it is durable, or after that and before anybody was
+    /// told.
+    fn wait(&self, early: &Early) -> Result<()> {
+        self.check()?;
+        if early.is_done() {
+            return self.inner.wait(early);
+        }
         if self.draw(FaultKind::Preemption, |faults| faults.preemption) {
             interlude(&self.state, 1)?;
         }
-        if self.draw(FaultKind::Pause, |faults| faults.pause) {
-            self.clock.advance(Duration::from_secs(3));
-            interlude(&self.state, 2)?;
+        if self.draw(FaultKind::CrashEarly, |faults| faults.crash_before) {
+            return Err(self.crash(FaultKind::CrashEarly));
         }
-        if self.draw(FaultKind::Conflict, |faults| faults.conflict) {
-            return Ok(Verdict::Conflict(Conflict { table: "no table".into(), key: Box::default() }));
-        }
-        if self.draw(FaultKind::Full, |faults| faults.full) {
-            lock(&self.state).refused += 1;
-            return Err(Error::Store(kauri_tree::Error::Full));
-        }
-        if self.draw(FaultKind::CrashBefore, |faults| faults.crash_before) {
-            return Err(self.crash(FaultKind::CrashBefore));
-        }
-        let verdict = self.commit_inside(change)?;
+        self.noting(self.inner.wait(early))?;
         if self.draw(FaultKind::CrashAfter, |faults| faults.crash_after) {
             return Err(self.crash(FaultKind::CrashAfter));
         }
-        Ok(verdict)
+        Ok(())
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

@@ -21,7 +21,7 @@ use crate::run::Drive;
 use crate::runtime::Runtime;
 use crate::schema::{INBOX, LEASES};
 use crate::step::{self, Disposal, Outcome, Pass};
-use crate::substrate::{Bytes, Change, Rows, Seen, Signal, Verdict, Writes};
+use crate::substrate::{Bytes, Change, Early, Rows, Seen, Signal, Verdict, Writes};
 use crate::time::{Mono, Now};
 
 /// What a tick came to.
@@ -71,6 +71,10 @@ pub struct Worker {
     /// The lease on what is held; while it is handled, the hold has it too.
     lease: Option<Held>,
     hold: Arc<Hold>,
+    /// The batch before, if it was committed and may not be durable yet: then something is held, and handled on what that batch wrote.
+    early: Option<Batch>,
+    /// Messages that are done with, durably, and were not reported yet.
+    done: usize,
     /// What wakes one of the instances that share the inbox, if this is one of them.
     relay: Option<Arc<Signal>>,
     /// Other instances have the same inbox.
@@ -121,6 +125,8 @@ impl Runtime {
             held: Vec::new(),
             lease: None,
             hold,
+            early: None,
+            done: 0,
             relay: None,
             is_shared: false,
             signal: Arc::default(),
@@ -185,13 +191,19 @@ impl Worker {
     /// # Errors
     /// If the substrate fails or a row of the runtime's is damaged. What is in the store stays.
     pub fn tick(&mut self) -> Result<Tick> {
-        self.tick_with(Self::try_tick)
+        self.tick_with(|worker| worker.try_tick(Pace::Settled))
+    }
+
+    /// As [`tick`](Self::tick), but the last batch may not be durable when it returns, if there is more to do: it is reported by the tick in which
+    /// it is known to be.
+    pub(crate) fn tick_early(&mut self) -> Result<Tick> {
+        self.tick_with(|worker| worker.try_tick(Pace::Early))
     }
 
     /// A tick where somebody else looks after timers.
-    pub(crate) fn tick_inbox(&mut self) -> Result<Tick> {
+    pub(crate) fn tick_inbox(&mut self, pace: Pace) -> Result<Tick> {
         self.tick_with(|worker| {
-            let tick = worker.handle_inbox()?;
+            let tick = worker.handle_inbox(pace)?;
             worker.sweep()?;
             Ok(tick)
         })
@@ -221,9 +233,9 @@ impl Worker {
         }
     }
 
-    fn try_tick(&mut self) -> Result<Tick> {
+    fn try_tick(&mut self, pace: Pace) -> Result<Tick> {
         let most = self.policy.batch_messages_max;
-        let mut tick = self.handle_inbox()?;
+        let mut tick = self.handle_inbox(pace)?;
         let left = most.saturating_sub(tick.handled);
         if left > 0 {
             tick.fired = self.runtime.fire_due(left)?;
@@ -252,10 +264,13 @@ impl Worker {
     pub fn drain(&mut self) -> Result<usize> {
         let mut handled = 0;
         loop {
-            let tick = self.tick()?;
+            let tick = self.tick_early()?;
             handled += tick.handled;
             match tick.rest {
-                Rest::Stopped => return Ok(handled),
+                Rest::Stopped => {
+                    self.settle()?;
+                    return Ok(handled + std::mem::take(&mut self.done));
+                }
                 Rest::Idle if tick.is_idle() => return Ok(handled),
                 Rest::Busy => self.pause(),
                 Rest::Idle | Rest::More => {}
@@ -287,6 +302,7 @@ impl Worker {
     /// # Errors
     /// If the substrate fails.
     pub fn release(&mut self) -> Result<()> {
+        self.settle()?;
         let held = std::mem::take(&mut self.held);
         held.iter().for_each(|claimed| self.leave(claimed));
         if self.lease.is_none() {
@@ -331,7 +347,7 @@ impl Worker {
         }
     }
 
-    fn handle_inbox(&mut self) -> Result<Tick> {
+    fn handle_inbox(&mut self, pace: Pace) -> Result<Tick> {
         if let Some(relay) = &self.relay {
             relay.look();
         }
@@ -343,13 +359,21 @@ impl Worker {
             self.release()?;
             match self.claim()? {
                 Rest::More => {}
-                rest => return Ok(Tick { rest, ..Tick::default() }),
+                rest => return Ok(Tick { rest, handled: std::mem::take(&mut self.done), fired: 0 }),
             }
         }
-        let handled = self.handle_held()?;
+        let handled = self.handle_held(pace)?;
         let rest =
             if self.held.is_empty() && handled < self.policy.batch_messages_max { Rest::Idle } else { Rest::More };
-        Ok(Tick { handled, fired: 0, rest })
+        Ok(Tick { handled: std::mem::take(&mut self.done), fired: 0, rest })
+    }
+
+    /// Waits until the batch before is durable, if it is not known to be, and tells of it.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let Some(batch) = self.early.take() else { return Ok(()) };
+        self.runtime.shared.wait(&batch.early, &batch.change)?;
+        self.tell(&batch);
+        Ok(())
     }
 
     /// Claims messages by themselves: at the start, and after a time without any.
@@ -429,8 +453,8 @@ impl Worker {
         }
     }
 
-    /// Handles what is held, in one commit; passes are made until it succeeds.
-    fn handle_held(&mut self) -> Result<usize> {
+    /// Handles what is held, in one commit; passes are made until it succeeds. Answers how many messages that was.
+    fn handle_held(&mut self, pace: Pace) -> Result<usize> {
         let shared = Arc::clone(&self.runtime.shared);
         let mut pass = 1;
         let mut size = self.held.len();
@@ -440,11 +464,12 @@ impl Worker {
                 return Ok(lost);
             }
             let is_last = pass > self.policy.passes_max;
-            match self.pass(size, is_last)? {
+            match self.pass(size, is_last, pace)? {
                 Landing::Committed(handled) => return Ok(lost + handled),
                 Landing::Lost(count) => {
                     size = size.min(self.held.len());
                     lost += count;
+                    self.done += count;
                     continue;
                 }
                 Landing::Conflict(conflict) => shared.meet(&conflict, pass, Some(self.id)),
@@ -469,9 +494,10 @@ impl Worker {
     }
 
     /// One pass over the first `size` messages held, and its commit. In the last one allowed nothing is run: the step has failed.
-    fn pass(&mut self, size: usize, is_last: bool) -> Result<Landing> {
+    fn pass(&mut self, size: usize, is_last: bool, pace: Pace) -> Result<Landing> {
         let shared = Arc::clone(&self.runtime.shared);
-        let rows = shared.substrate.snapshot()?;
+        let before = self.early.as_ref().map(|batch| batch.early.clone()).unwrap_or_default();
+        let rows = shared.substrate.snapshot_with(&before)?;
         if !self.is_leased(&*rows)? {
             drop(rows);
             return Ok(Landing::Lost(self.find_lost()?));
@@ -479,7 +505,7 @@ impl Worker {
         let setting = shared.setting(Some(self.id));
         let held = self.lease.clone().expect("what is held has a lease");
         let hold = Arc::clone(&self.hold);
-        hold.take_up(&shared, held, &self.policy);
+        hold.take_up(&shared, held, &self.policy, before.clone());
         let mut block = Atomic::new(&*rows, setting).holding(&shared, &hold);
         let passes = self.run_all(&mut block, size, is_last);
         let (mut change, wishes) = block.into_change();
@@ -510,28 +536,69 @@ impl Worker {
             drop(rows);
             return Ok(Landing::Lost(self.find_lost()?));
         }
-        let (mut next, mut lease) = self.stage_lease(&mut change, &*rows, ran)?;
+        let (next, lease) = self.stage_lease(&mut change, &*rows, ran)?;
         drop(rows);
-        let mut verdict = shared.commit(&change)?;
+        let told = Told { now: setting.now, ends, emitted, counters };
+        self.land(change, (next, lease), told, pace)
+    }
+
+    /// Commits a batch and the claim of the next, and goes on with that.
+    fn land(
+        &mut self,
+        change: Change,
+        (mut next, mut lease): (Found, Option<Held>),
+        told: Told,
+        pace: Pace,
+    ) -> Result<Landing> {
+        let shared = Arc::clone(&self.runtime.shared);
+        let mut change = Arc::new(change);
+        let (mut verdict, mut early) = self.commit(&change, &next, pace)?;
         if let Verdict::Conflict(conflict) = &verdict
-            && next.unstage(&mut change, conflict)
+            && next.unstage(Arc::make_mut(&mut change), conflict)
         {
             // Somebody else has what was to be taken over. That is no reason to do these again.
             next.claims.drain(..).for_each(|claimed| self.leave(&claimed));
-            change.remove(LEASES, row_key(self.id, self.owner));
+            Arc::make_mut(&mut change).remove(LEASES, row_key(self.id, self.owner));
             lease = None;
-            verdict = shared.commit(&change)?;
+            (verdict, early) = self.commit(&change, &next, pace)?;
         }
-        match verdict {
-            Verdict::Committed(_) => {
-                shared.retries.fetch_add(counters.cast_unsigned(), Ordering::Relaxed);
-                self.finish(setting.now, &ends, (next, lease), emitted);
-                Ok(Landing::Committed(ran))
-            }
-            Verdict::Conflict(conflict) => {
-                next.claims.iter().for_each(|claimed| self.leave(claimed));
-                Ok(Landing::Conflict(conflict))
-            }
+        if let Verdict::Conflict(conflict) = verdict {
+            next.claims.iter().for_each(|claimed| self.leave(claimed));
+            return Ok(Landing::Conflict(conflict));
+        }
+        // Whatever becomes of it on its way to the disk: the next pass is made on top of it.
+        shared.retries.fetch_add(told.counters.cast_unsigned(), Ordering::Relaxed);
+        let ran = told.ends.len();
+        let done: Vec<Claimed> = self.held.drain(..ran).collect();
+        self.lease.clone_from(&lease);
+        if self.held.is_empty() {
+            self.wake_at = next.wake_at;
+            self.take(next, lease);
+        }
+        // The one before first: nobody hears of a batch before the one it was made on.
+        self.settle()?;
+        let may_wait = !early.is_done() && pace == Pace::Early && !self.held.is_empty();
+        let batch = Batch { early, change, done, told };
+        #[cfg(feature = "planted")]
+        if shared.is_planted(crate::planted::Bug::ToldTooEarly) {
+            self.tell(&batch);
+        }
+        self.early = Some(batch);
+        if !may_wait {
+            self.settle()?;
+        }
+        Ok(Landing::Committed(ran))
+    }
+
+    /// Commits a batch: early, if there is enough to do meanwhile, or if the one before was and may not be durable yet.
+    fn commit(&self, change: &Arc<Change>, next: &Found, pace: Pace) -> Result<(Verdict, Early)> {
+        let shared = &self.runtime.shared;
+        let is_enough = next.claims.len() >= self.policy.early_messages_min;
+        let goes_on = pace == Pace::Early && is_enough && self.policy.concurrency.is_none();
+        match &self.early {
+            Some(before) => shared.commit_early(change, &before.early),
+            None if goes_on && change.durability == Durability::Sync => shared.commit_early(change, &Early::default()),
+            None => Ok((shared.commit(change)?, Early::default())),
         }
     }
 
@@ -570,6 +637,8 @@ impl Worker {
 
     /// Drops what is not ours any more. Answers how many that was.
     fn find_lost(&mut self) -> Result<usize> {
+        // What it holds is in rows that everybody sees only then.
+        self.settle()?;
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
         let leases = Leases::read(&*rows, self.id)?;
@@ -632,41 +701,56 @@ impl Worker {
         Ok(passes)
     }
 
-    /// Counts and tells what was committed, and goes on with what was claimed.
-    fn finish(
-        &mut self,
-        now: Now,
-        ends: &[(StepEnd, Duration, Option<Writes>)],
-        (next, lease): (Found, Option<Held>),
-        emitted: usize,
-    ) {
+    /// Counts and tells what is durable.
+    fn tell(&mut self, batch: &Batch) {
         let shared = Arc::clone(&self.runtime.shared);
-        let ran = ends.len();
-        let done: Vec<Claimed> = self.held.drain(..ran).collect();
-        self.lease.clone_from(&lease);
-        if self.held.is_empty() {
-            self.wake_at = next.wake_at;
-            self.take(next, lease);
-        }
+        let Batch { done, told: Told { now, ends, emitted, .. }, .. } = batch;
+        self.done += done.len();
         let mut tally = Tally::default();
         let times: Vec<Duration> = ends.iter().map(|end| end.1).collect();
-        self.leave_all(&done);
+        self.leave_all(done);
         for (claimed, (end, took, writes)) in done.iter().zip(ends) {
             tally.add(end);
             if shared.has_observers() {
                 let (key, frame, writes) = (claimed.key, &claimed.frame[..], writes.as_ref());
-                shared.observe(&Observation::StepEnded { key, end, frame, now, took: *took, writes });
+                shared.observe(&Observation::StepEnded { key, end, frame, now: *now, took: *took, writes });
             }
         }
         let metrics = &shared.metrics;
         metrics.took(&times);
-        metrics.add(Counter::Steps, ran as u64);
+        metrics.add(Counter::Steps, done.len() as u64);
         metrics.add(Counter::Commits, 1);
-        metrics.add(Counter::Emitted, emitted as u64);
+        metrics.add(Counter::Emitted, *emitted as u64);
         for (counter, count) in tally.counts() {
             metrics.add(counter, count);
         }
     }
+}
+
+/// Whether a tick leaves its last batch on the way to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// Everything that was handled is durable.
+    Settled,
+    /// The last batch may not be, while there is more to do.
+    Early,
+}
+
+/// A batch that was committed, until it is known to be durable.
+struct Batch {
+    early: Early,
+    change: Arc<Change>,
+    done: Vec<Claimed>,
+    told: Told,
+}
+
+/// What is told of a batch when it is durable.
+struct Told {
+    now: Now,
+    ends: Vec<(StepEnd, Duration, Option<Writes>)>,
+    emitted: usize,
+    /// Retry counters made, less those removed.
+    counters: i64,
 }
 
 /// What a pass came to.

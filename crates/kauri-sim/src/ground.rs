@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kauri_runtime::substrate::{Change, Rows, Signal, Substrate, TreeSubstrate, Verdict};
+use kauri_runtime::substrate::{Change, Early, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::{FaultKind, Ground};
 use kauri_runtime::{Error, Result};
 use kauri_tree::Options;
@@ -87,11 +87,17 @@ impl Ground for DiskGround {
     }
 }
 
-/// Notes when commits begin.
+/// Notes when commits begin, and when somebody begins to wait for one.
 struct Watched {
     inner: TreeSubstrate,
     disk: SimDisk,
     began: Arc<Mutex<usize>>,
+}
+
+impl Watched {
+    fn begin(&self) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.disk.ops();
+    }
 }
 
 impl Substrate for Watched {
@@ -100,8 +106,22 @@ impl Substrate for Watched {
     }
 
     fn commit(&self, change: &Change) -> Result<Verdict> {
-        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.disk.ops();
+        self.begin();
         self.inner.commit(change)
+    }
+
+    fn commit_early(&self, change: &Arc<Change>, after: &Early) -> Result<(Verdict, Early)> {
+        self.begin();
+        self.inner.commit_early(change, after)
+    }
+
+    fn snapshot_with(&self, early: &Early) -> Result<Box<dyn Rows + '_>> {
+        self.inner.snapshot_with(early)
+    }
+
+    fn wait(&self, early: &Early) -> Result<()> {
+        self.begin();
+        self.inner.wait(early)
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

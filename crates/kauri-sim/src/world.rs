@@ -7,7 +7,7 @@
 //! Whatever crashes meanwhile: in the end no money is lost or made, each order was carried out once, in order where there is one
 //! worker, no timer came early, and each poisonous message is a dead letter after exactly its budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use kauri_runtime::{
     Worker, Write,
 };
 use kauri_tree::Table;
-use kauri_wire::{Flags, Message, MessageId, MessageRef, Timestamp, WorkerId};
+use kauri_wire::{Flags, InboxKey, Message, MessageId, MessageRef, Timestamp, WorkerId};
 
 use crate::fault::Hits;
 use crate::ground::DiskGround;
@@ -103,6 +103,7 @@ impl WorldTrial {
         let (bug, own, seen) = (self.bug, policy.clone(), Seen::default());
         let watch = seen.clone();
         let configure = move |builder: Builder, clock: &VirtualClock| {
+            watch.lock().unwrap_or_else(PoisonError::into_inner).begin_life();
             let builder = builder
                 .policy(own.clone())
                 .limits(BlockLimits { written_bytes_max: WRITTEN_BYTES_MAX, ..BlockLimits::default() })
@@ -143,10 +144,21 @@ impl Shrink for WorldTrial {
 /// What was seen on the way.
 #[derive(Default)]
 struct Sights {
-    /// Timers that fired before they were due.
-    early: Vec<String>,
+    /// Timers that fired before they were due, and messages that were told to be done with and then handled again.
+    wrong: Vec<String>,
+    /// Messages that were told to be done with: in earlier lives, and in this one. In this one somebody who has lost a message may handle it
+    /// in vain.
+    told_before: BTreeSet<InboxKey>,
+    told: BTreeSet<InboxKey>,
     starved: u64,
     overfull: u64,
+}
+
+impl Sights {
+    fn begin_life(&mut self) {
+        let told = std::mem::take(&mut self.told);
+        self.told_before.extend(told);
+    }
 }
 
 type Seen = Arc<Mutex<Sights>>;
@@ -164,12 +176,20 @@ impl Observer for Lookout {
             Observation::TimerFired { key, .. } => {
                 let now = self.clock.now().wall;
                 if now < key.due {
-                    seen.early.push(format!("a timer fired at {} that was due at {}", now.0, key.due.0));
+                    seen.wrong.push(format!("a timer fired at {} that was due at {}", now.0, key.due.0));
                 }
             }
-            Observation::StepEnded { end: StepEnd::Requeued { reason, .. }, .. } => {
-                seen.starved += u64::from(reason.starts_with(STARVED));
-                seen.overfull += u64::from(reason.starts_with(OVERFULL));
+            // Their numbers are never used twice, and whatever is told is durable.
+            Observation::StepBegan { key, .. } if seen.told_before.contains(key) => {
+                seen.wrong.push(format!("message {key:?} was told to be done with and is handled again"));
+            }
+            Observation::StepEnded { end: StepEnd::Superseded, .. } => {}
+            Observation::StepEnded { key, end, .. } => {
+                seen.told.insert(*key);
+                if let StepEnd::Requeued { reason, .. } = end {
+                    seen.starved += u64::from(reason.starts_with(STARVED));
+                    seen.overfull += u64::from(reason.starts_with(OVERFULL));
+                }
             }
             _ => {}
         }
@@ -191,6 +211,7 @@ fn policy(rng: &mut Rng) -> Policy {
         passes_max: *rng.pick(&[2, 4, 30]),
         retry_pause,
         dedupe_for: Duration::from_hours(10_000),
+        early_messages_min: *rng.pick(&[1, 1, 3, usize::MAX]),
         ..Policy::default()
     }
 }
@@ -338,8 +359,8 @@ impl Running {
         self.world.ground_mut().heal();
         self.world.settle().map_err(words)?;
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(early) = seen.early.first() {
-            return Err(early.clone());
+        if let Some(wrong) = seen.wrong.first() {
+            return Err(wrong.clone());
         }
         self.check()?;
         let (faults, disk) = (self.world.hits(), self.world.ground().hits());

@@ -1,15 +1,17 @@
-//! The keeper: a thread of the store's own for what no caller should wait for.
+//! The keeper: a thread of the store's own for what no caller should wait for; and the scribe, another.
 //!
-//! It makes checkpoints beside the writer when the log is half full, and syncs what was committed with
-//! [`Durability::Flush`](crate::Durability::Flush) in time. It is started when there is first something to do, so a store that is only
-//! read, or little written, has none.
+//! The keeper makes checkpoints beside the writer when the log is half full, and syncs what was committed with
+//! [`Durability::Flush`](crate::Durability::Flush) in time. The scribe writes early commits, one group after the other, while those who made
+//! them go on. Each is started when there is first something to do, so a store that is only read, or little written, has none.
 
 #![expect(clippy::disallowed_methods, reason = "the keeper is a driver: it has a thread and looks at the clock")]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::early::Letter;
 use crate::store::Inner;
 
 /// The keeper of one store.
@@ -17,6 +19,24 @@ use crate::store::Inner;
 pub(crate) struct Keeper {
     desk: Arc<Desk>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    tray: Arc<Tray>,
+    scribe: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where the scribe finds what to write.
+#[derive(Debug, Default)]
+struct Tray {
+    pile: Mutex<Pile>,
+    rung: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pile {
+    /// At most two for each who commits early.
+    letters: VecDeque<Arc<Letter>>,
+    /// The scribe sleeps.
+    is_asleep: bool,
+    stop: bool,
 }
 
 /// Where the keeper is told what to do.
@@ -67,13 +87,63 @@ impl Keeper {
         thread.is_some()
     }
 
-    /// Ends the keeper, and waits for it.
+    /// Asks for an early commit to be written.
+    pub(crate) fn ask_scribe(&self, store: &Arc<Inner>, letter: &Arc<Letter>) {
+        let mut scribe = lock(&self.scribe);
+        if scribe.is_none() {
+            let (tray, store) = (Arc::clone(&self.tray), Arc::clone(store));
+            let builder = std::thread::Builder::new().name("kauri-scribe".to_owned());
+            // Without one, whoever waits for the commit writes it.
+            *scribe = builder.spawn(move || tray.serve(&store)).ok();
+        }
+        if scribe.is_some() {
+            self.tray.put(Arc::clone(letter));
+        }
+    }
+
+    /// Ends the keeper and the scribe, and waits for them.
     pub(crate) fn stop(&self) {
         lock(&self.desk.orders).stop = true;
         self.desk.rung.notify_one();
-        if let Some(thread) = lock(&self.thread).take() {
-            // A panic of the keeper was reported where it happened; what was committed does not depend on it.
-            let _ = thread.join();
+        lock(&self.tray.pile).stop = true;
+        self.tray.rung.notify_one();
+        for thread in [&self.thread, &self.scribe] {
+            if let Some(thread) = lock(thread).take() {
+                // A panic of theirs was reported where it happened; what was committed does not depend on them.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Tray {
+    fn put(&self, letter: Arc<Letter>) {
+        let mut pile = lock(&self.pile);
+        pile.letters.push_back(letter);
+        // Waking nobody is a call to the system, and whoever writes looks again.
+        if std::mem::take(&mut pile.is_asleep) {
+            self.rung.notify_one();
+        }
+    }
+
+    fn serve(&self, store: &Inner) {
+        while let Some(letter) = self.next() {
+            store.write_unheard(&letter);
+        }
+    }
+
+    /// Waits until there is something to write; `None` is the end.
+    fn next(&self) -> Option<Arc<Letter>> {
+        let mut pile = lock(&self.pile);
+        loop {
+            if let Some(letter) = pile.letters.pop_front() {
+                return Some(letter);
+            }
+            if pile.stop {
+                return None;
+            }
+            pile.is_asleep = true;
+            pile = self.rung.wait(pile).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

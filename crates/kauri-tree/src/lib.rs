@@ -95,6 +95,7 @@ mod copies;
 mod cursor;
 mod diff;
 mod durable;
+mod early;
 mod error;
 mod file;
 #[cfg(feature = "checkpoint")]
@@ -153,6 +154,7 @@ pub use content::ContentHash;
 pub use cursor::{Cursor, Position};
 pub use diff::{Diff, Difference, TableChange, TableDiff};
 pub use durable::Durability;
+pub use early::Early;
 pub use error::{Error, Fault, Result};
 #[cfg(feature = "multi")]
 pub use multi::{MultiTable, Pair, ReadMulti, Values, WriteMulti};

@@ -52,7 +52,13 @@ pub(crate) struct VersionPages<'a> {
 impl<'a> Snapshot<'a> {
     #[inline]
     pub(crate) fn new(store: &'a Store) -> Self {
-        Self { pages: VersionPages { reader: store.arena().read(), store }, pinned: None }
+        Self::of(store, store.arena().read())
+    }
+
+    /// The version that a reader holds.
+    #[inline]
+    pub(crate) fn of(store: &'a Store, reader: Reader<'a, Catalog>) -> Self {
+        Self { pages: VersionPages { reader, store }, pinned: None }
     }
 
     /// The number of this version; a later one has a greater number.

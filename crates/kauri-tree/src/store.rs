@@ -9,6 +9,7 @@ use crate::catalog::Catalog;
 use crate::change::{Change, Outcome};
 use crate::disk::Disk;
 use crate::durable::{Durability, Durable, Pending, Turn};
+use crate::early::Letter;
 use crate::error::{Error, Result};
 use crate::group::Until;
 use crate::keeper::Keeper;
@@ -299,6 +300,16 @@ impl Drop for Shared {
 }
 
 impl Inner {
+    #[inline]
+    pub(crate) fn durable(&self) -> Option<&Durable> {
+        self.durable.as_ref()
+    }
+
+    /// Makes an early commit durable.
+    pub(crate) fn write_unheard(&self, letter: &Letter) {
+        self.unheard(letter.wait(self));
+    }
+
     /// Takes the writer's turn.
     fn turn(&self) -> TurnGuard<'_> {
         self.note_checkpoint(self.state.lock())
@@ -453,7 +464,18 @@ impl Store {
 
     #[inline]
     pub(crate) fn durable(&self) -> Option<&Durable> {
-        self.shared.inner.durable.as_ref()
+        self.shared.inner.durable()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.shared.inner
+    }
+
+    /// Lets the scribe make an early commit durable, if there is one.
+    pub(crate) fn ask_scribe(&self, letter: &Arc<Letter>) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.ask_scribe(&self.shared.inner, letter);
+        }
     }
 
     /// A store in memory, with the default [`Options`].

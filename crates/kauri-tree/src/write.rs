@@ -8,6 +8,7 @@ mod reserve;
 
 pub(crate) use raw::RawLoader;
 
+use kauri_arena::Sealed;
 use kauri_wire::Key;
 
 use crate::btree::{self, Cut, Edge, Of, Old, Root};
@@ -214,6 +215,21 @@ impl<'a> WriteTxn<'a> {
         let finished = store.finish(pending);
         store.watches().deliver(store);
         finished
+    }
+
+    /// Makes the changes a version of the store, and gives the turn up without waiting for it: how it is read, and what is left to do.
+    pub(crate) fn commit_early(mut self, durability: Durability) -> Result<(kauri_arena::Early, Catalog, Pending)> {
+        let before = self.before.take().expect("a transaction is committed once").catalog;
+        let Turn::Taken(store, state) = &mut self.turn else { unreachable!("a nested transaction merges") };
+        // As it is when the version is sealed: a checkpoint may be made on top of it.
+        let catalog = state.catalog.clone();
+        let commit = |state: &mut State| {
+            let version = state.pager.commit();
+            let (early, number) = (version.early(), version.version().number());
+            Ok(((early, commit_version(store, state, version, durability)?), number))
+        };
+        let (early, pending) = store.watches().around(&before, state, commit)?;
+        Ok((early, catalog, pending))
     }
 
     /// Drops a table with all its rows, and tells whether there was one.
@@ -438,14 +454,17 @@ impl Write for WriteTxn<'_> {
 fn commit_state(store: &Store, state: &mut State, durability: Durability) -> Result<(Pending, u64)> {
     let version = state.pager.commit();
     let number = version.version().number();
-    let pending = match store.durable() {
-        Some(durable) => durable.commit(state, version, durability)?,
+    Ok((commit_version(store, state, version, durability)?, number))
+}
+
+fn commit_version(store: &Store, state: &mut State, version: Sealed, durability: Durability) -> Result<Pending> {
+    match store.durable() {
+        Some(durable) => durable.commit(state, version, durability),
         None => {
             store.arena().publish(version, state.catalog.clone());
-            Pending::default()
+            Ok(Pending::default())
         }
-    };
-    Ok((pending, number))
+    }
 }
 
 pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {

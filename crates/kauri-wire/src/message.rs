@@ -615,8 +615,12 @@ mod tests {
     fn absent_and_empty_trace_are_two_things() {
         let absent = Message { trace: None, ..order() };
         let empty = Message { trace: Some(TraceId::new("")), ..order() };
-        for message in [absent, empty] {
-            assert_eq!(MessageRef::decode(&message.encode().unwrap()).unwrap().to_message(), message);
+        for (message, stated) in [(absent, u32::MAX), (empty, 0)] {
+            let frame = message.encode().unwrap();
+            assert_eq!(MessageRef::decode(&frame).unwrap().to_message(), message);
+            // The lengths of id, trace and payload end the fixed part.
+            let fixed = frame.len() - message.id.as_bytes().len() - message.payload.len();
+            assert_eq!(frame[fixed - 8..fixed - 4], stated.to_le_bytes());
         }
     }
 

@@ -228,6 +228,28 @@ fn version_that_another_thread_publishes_is_seen_with_its_pages() {
 }
 
 #[test]
+fn version_that_is_read_before_it_is_published_keeps_its_pages() {
+    check_two(|| {
+        let mut store = Store::new();
+        let (sealed, own) = store.seal(2, &[1]);
+        let (early, page, version) = (sealed.early(), own.page, own.version);
+        let (arena, traces) = (Arc::clone(&store.arena), Arc::clone(&store.traces));
+        let other = thread::spawn(move || match arena.read_early(early, root(page, version)) {
+            Some(reader) => {
+                reader.root().trace.read();
+                assert!(look_at(&reader, page, &traces), "the page of the version is gone");
+            }
+            None => read_newest(&arena, &traces),
+        });
+        let (later, last) = store.seal(3, &[2]);
+        store.arena.publish(sealed, own);
+        store.arena.publish(later, last);
+        store.reuse(2);
+        other.join().expect("the other thread does not panic");
+    });
+}
+
+#[test]
 fn stale_page_number_gives_nothing_while_its_frame_changes_hands() {
     check_two(|| {
         let mut store = Store::new();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Append, Change, Direction, KeyRange, Rows, Seen, SeenRange, Signal, Substrate, TableName, Verdict};
-use super::{ModelSubstrate, change::RowsHash};
+use super::{Append, Change, Direction, Early, KeyRange, Rows, Seen, SeenRange, Signal, Substrate, TableName, Verdict};
+use super::{ModelSubstrate, change::RowsHash, prefix_end};
 use crate::time::Chance;
 
 const FRUIT: TableName = TableName::Borrowed("fruit");
@@ -20,7 +20,7 @@ type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
 /// # Errors
 /// Says what it did that it should not.
 pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
-    let cases: [(&str, Case<S>); 10] = [
+    let cases: [(&str, Case<S>); 12] = [
         ("a change is applied whole", applied_whole),
         ("a snapshot never changes", snapshot_stays),
         ("reads that changed are conflicts", reads_conflict),
@@ -31,6 +31,8 @@ pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<()
         ("scans go both ways until they meet", scans_meet),
         ("ranges are cut out whole, and counted", ranges_are_cut),
         ("watchers of what changed are woken", watchers_wake),
+        ("what was committed early is its maker's, then everybody's", early_is_seen),
+        ("an early commit conflicts like any other", early_conflicts),
     ];
     for (name, case) in cases {
         case(&make()).map_err(|error| format!("{name}: {error}"))?;
@@ -247,6 +249,60 @@ fn watchers_wake<S: Substrate>(substrate: &S) -> Check<'static> {
     check(signals[1].0.count() > 0 && everything.count() >= 2, "an append woke nobody")
 }
 
+fn apply_early(substrate: &dyn Substrate, change: Change, after: &Early) -> Result<Early, Box<dyn std::error::Error>> {
+    match substrate.commit_early(&Arc::new(change), after)? {
+        (Verdict::Committed(_), early) => Ok(early),
+        (Verdict::Conflict(conflict), _) => Err(format!("expected a commit, found: {conflict}").into()),
+    }
+}
+
+/// A chain of early commits, each on what the one before wrote; those who watch are told when it is durable.
+fn early_is_seen<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "0"))?;
+    let signal = Arc::new(Signal::default());
+    substrate.watch("fruit", b"apple", &signal);
+    let mut early = Early::default();
+    for number in 1..5_u8 {
+        let rows = substrate.snapshot_with(&early)?;
+        let before = rows.get(&FRUIT, b"apple")?.map(std::borrow::Cow::into_owned);
+        let expected = (number - 1).to_string();
+        check(before.as_deref() == Some(expected.as_bytes()), format!("expected {expected}, found {before:?}"))?;
+        let mut change = put("apple", &number.to_string());
+        change.base = rows.version();
+        change.expect(FRUIT, *b"apple", Seen::of(before.as_deref()));
+        change.appends.push(append(b"pe", "5"));
+        drop(rows);
+        early = apply_early(substrate, change, &early)?;
+    }
+    substrate.wait(&early)?;
+    substrate.wait(&early)?;
+    let rows = substrate.snapshot()?;
+    check(rows.get(&FRUIT, b"apple")?.as_deref() == Some(b"4"), "the last one is not there")?;
+    let end = prefix_end(b"pe");
+    check(rows.count(&FRUIT, KeyRange { from: b"pe", until: end.as_deref() })? == 4, "some appends are not there")?;
+    check(signal.count() > 0, "nobody was told")
+}
+
+/// What others committed is seen by an early commit, and the other way round.
+fn early_conflicts(substrate: &impl Substrate) -> Check<'static> {
+    apply(substrate, &put("apple", "0"))?;
+    let reads = |value: &str, key: &str| {
+        let mut change = put(key, "1");
+        change.expect(FRUIT, *b"apple", Seen::of(Some(value.as_bytes())));
+        change
+    };
+    let early = apply_early(substrate, put("apple", "1"), &Early::default())?;
+    let refused = substrate.commit(&reads("0", "pear"))?;
+    check(matches!(refused, Verdict::Conflict(_)), "it had read what was changed early")?;
+    apply(substrate, &put("apple", "2"))?;
+    let refused = substrate.commit_early(&Arc::new(reads("1", "plum")), &early)?.0;
+    check(matches!(refused, Verdict::Conflict(_)), "it had read what was changed since")?;
+    let early = apply_early(substrate, reads("2", "plum"), &early)?;
+    substrate.wait(&early)?;
+    let rows = substrate.snapshot()?;
+    check(rows.get(&FRUIT, b"plum")?.is_some() && rows.get(&FRUIT, b"pear")?.is_none(), "the wrong one was made")
+}
+
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 fn contents(rows: &dyn Rows) -> crate::Result<Contents> {
@@ -264,18 +320,36 @@ fn contents(rows: &dyn Rows) -> crate::Result<Contents> {
 /// Random changes, some of them stale, on the substrate and on the model: both must say the same and hold the same.
 fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
     let (model, mut chance) = (ModelSubstrate::new(), Chance::new(seed));
-    let mut waiting: Vec<Change> = Vec::new();
+    let (mut waiting, mut early): (Vec<(Change, bool)>, Early) = (Vec::new(), Early::default());
     for _ in 0..60 {
-        let mut change = random_change(&*substrate.snapshot()?, &mut chance)?;
+        let is_early = chance.next_u64().is_multiple_of(2);
+        let rows = if is_early { substrate.snapshot_with(&early)? } else { substrate.snapshot()? };
+        let mut next = (random_change(&*rows, &mut chance)?, is_early);
+        drop(rows);
         if chance.next_u64().is_multiple_of(3) {
             // An older change comes late; this one waits in its place.
             let at = usize::try_from(chance.next_u64() % (waiting.len() as u64 + 1))?;
-            waiting.push(change);
-            change = waiting.swap_remove(at);
+            waiting.push(next);
+            next = waiting.swap_remove(at);
         }
-        let (ours, theirs) = (substrate.commit(&change)?, model.commit(&change)?);
+        let (change, is_early) = next;
+        let theirs = model.commit(&change)?;
+        let ours = if is_early && chance.next_u64().is_multiple_of(2) {
+            let (verdict, made) = substrate.commit_early(&Arc::new(change), &early)?;
+            if let Verdict::Committed(_) = verdict {
+                early = made;
+            }
+            verdict
+        } else {
+            if is_early {
+                // It was made of what only the maker sees until then.
+                substrate.wait(&early)?;
+            }
+            substrate.commit(&change)?
+        };
         check(ours == theirs, format!("expected {theirs:?}, found {ours:?}"))?;
     }
+    substrate.wait(&early)?;
     check(contents(&*substrate.snapshot()?)? == contents(&*model.snapshot()?)?, "other rows than the model's")
 }
 

@@ -6,6 +6,8 @@
 //! | [`commit`](Substrate::commit) | applies a [`Change`] if everything it observed still holds, at once and durably |
 //! | [`watch`](Substrate::watch) | a hint after a commit that rows under a prefix changed |
 //!
+//! Where a commit takes long to be durable, its maker may go on from it meanwhile: [`commit_early`](Substrate::commit_early).
+//!
 //! [`TreeSubstrate`] is Kauri's store; [`ModelSubstrate`] is the obvious map of maps it is compared with. [`conformance`] is what
 //! any implementation must pass.
 
@@ -16,7 +18,10 @@ mod model;
 mod tree;
 mod watch;
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 pub use bytes::Bytes;
 pub(crate) use change::RowsHash;
@@ -45,9 +50,70 @@ pub trait Substrate: Send + Sync {
     /// If the storage failed. Then nobody knows whether the change was applied, and the substrate has to be opened again.
     fn commit(&self, change: &Change) -> Result<Verdict>;
 
+    /// As [`commit`](Self::commit), but may return before the change is durable. Its maker sees it at once
+    /// ([`snapshot_with`](Self::snapshot_with)), everybody else when it is durable, and those who watch are told then. A change that goes on
+    /// from another says `after` which; it is never durable without that one.
+    ///
+    /// Nothing may be told outside of it before [`wait`](Self::wait) has returned. Where this is not to be had, it is `commit`.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    fn commit_early(&self, change: &Arc<Change>, after: &Early) -> Result<(Verdict, Early)> {
+        self.wait(after)?;
+        Ok((self.commit(change)?, Early::default()))
+    }
+
+    /// A version that has what was committed early.
+    ///
+    /// # Errors
+    /// As for `snapshot`.
+    fn snapshot_with(&self, early: &Early) -> Result<Box<dyn Rows + '_>> {
+        self.wait(early)?;
+        self.snapshot()
+    }
+
+    /// Returns when what was committed early is durable, and everybody sees it.
+    ///
+    /// # Errors
+    /// If the storage failed: as for `commit`, and nothing that was committed after it is there without it.
+    fn wait(&self, early: &Early) -> Result<()> {
+        assert!(early.is_done(), "whoever commits early waits too");
+        Ok(())
+    }
+
     /// Raises the signal after each commit that changed a row of this table under this prefix. A hint: it may be raised without
     /// a reason, and whoever waits looks at the rows. It ends when the signal is dropped.
-    fn watch(&self, table: &'static str, prefix: &[u8], signal: &std::sync::Arc<Signal>);
+    fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>);
+}
+
+/// A commit that may not be durable yet; by default one that is.
+#[derive(Clone, Default)]
+pub struct Early(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Early {
+    /// What a substrate needs to know of a commit that is not durable.
+    #[must_use]
+    pub fn new(of: impl Any + Send + Sync) -> Self {
+        Self(Some(Arc::new(of)))
+    }
+
+    /// Whether it was durable when it was made.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// What [`new`](Self::new) was given, if it was of this type.
+    #[must_use]
+    pub fn of<T: Any>(&self) -> Option<&T> {
+        self.0.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Early {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Early").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
 }
 
 /// What became of a change.

@@ -19,7 +19,7 @@ use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapsh
 use super::change::SEQUENCES;
 use super::watch::Watches;
 use super::{
-    Append, Change, Committed, KeyRange, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName, Verdict,
+    Append, Change, Committed, Early, KeyRange, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName, Verdict,
 };
 use crate::error::{Conflict, Result};
 
@@ -33,7 +33,7 @@ pub struct TreeSubstrate {
     store: Store,
     /// The store has watches of its own. They find out what changed by comparing versions, in the writer's turn and once for each
     /// watch. Here a change says itself what it puts.
-    watches: Watches,
+    watches: Arc<Watches>,
     /// The store is in memory: no commit waits for a disk.
     is_in_memory: bool,
 }
@@ -44,7 +44,7 @@ impl TreeSubstrate {
     pub fn new(store: Store) -> Self {
         // Only a store in memory has no log.
         let is_in_memory = store.stat().log_bytes == 0;
-        Self { store, watches: Watches::default(), is_in_memory }
+        Self { store, watches: Arc::default(), is_in_memory }
     }
 
     /// The store itself.
@@ -92,12 +92,47 @@ impl Substrate for TreeSubstrate {
         }
     }
 
+    fn commit_early(&self, change: &Arc<Change>, after: &Early) -> Result<(Verdict, Early)> {
+        if self.is_in_memory || !change.cuts.is_empty() {
+            self.wait(after)?;
+            return Ok((self.commit(change)?, Early::default()));
+        }
+        loop {
+            let rows = TreeRows(self.newest_with(after)?);
+            if change.base != rows.version()
+                && let Some(conflict) = change.find_conflict(&rows)?
+            {
+                return Ok((Verdict::Conflict(conflict), Early::default()));
+            }
+            let staged = stage(rows.0, change)?;
+            let (watches, put) = (Arc::clone(&self.watches), Arc::clone(change));
+            let (outcome, early) = self.store.commit_early(staged, change.durability, move || watches.notify(&put))?;
+            // As in `commit`: another was quicker, and can be seen by now.
+            if let Outcome::Committed { sequences } = outcome {
+                return Ok((Verdict::Committed(Committed { appended: sequences, removed: 0 }), Early::new(early)));
+            }
+        }
+    }
+
+    fn snapshot_with(&self, early: &Early) -> Result<Box<dyn Rows + '_>> {
+        Ok(Box::new(TreeRows(self.newest_with(early)?)))
+    }
+
+    fn wait(&self, early: &Early) -> Result<()> {
+        Ok(early.of().map_or(Ok(()), |early| self.store.wait_early(early))?)
+    }
+
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
         self.watches.add(table, prefix, signal);
     }
 }
 
 impl TreeSubstrate {
+    /// A version that has what was committed early.
+    fn newest_with(&self, early: &Early) -> Result<Snapshot<'_>> {
+        Ok(early.of().map_or_else(|| Ok(self.store.snapshot()), |early| self.store.snapshot_with(early))?)
+    }
+
     /// Commits a change that cuts ranges: in a transaction of its own, because the store's changes have none. It is short, as every
     /// commit is: whole parts of trees are dropped without being looked at.
     fn cut(&self, change: &Change) -> Result<Verdict> {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use kauri_wire::{InboxKey, Seq, WorkerId};
+use kauri_wire::{InboxKey, Key, Seq, WorkerId};
 
-use super::{FaultKind, State, VirtualClock, interlude, lock};
+use super::{FaultKind, Faulty, State, VirtualClock, interlude, lock};
 use crate::error::{Error, Result};
 use crate::lease::{Lease, decode_row};
 use crate::observe::{Observation, Observer};
 use crate::runtime::{Runtime, inbox_key};
-use crate::schema::LEASES;
+use crate::schema::{INBOX, LEASES};
 use crate::substrate::KeyRange;
 
 /// How often a lease is renewed while a handler is slow.
@@ -20,14 +20,15 @@ const RENEWALS: usize = 4;
 pub(super) struct Dawdle {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) clock: VirtualClock,
+    pub(super) ground: Arc<Faulty>,
 }
 
 impl Observer for Dawdle {
     fn observe(&self, observation: &Observation<'_>) {
-        let Observation::StepBegan { key, .. } = observation else { return };
+        let Observation::StepBegan { key, delivery, .. } = observation else { return };
         let Some((kind, runtime)) = self.draw() else { return };
         let dawdled = match kind {
-            FaultKind::Slow => self.slow(&runtime, *key),
+            FaultKind::Slow => self.slow(&runtime, *key, *delivery),
             _ => self.stall(&runtime),
         };
         let found = dawdled.and_then(|()| check_leases(&runtime));
@@ -54,7 +55,16 @@ impl Dawdle {
     }
 
     /// The handler takes several terms of its lease, which is renewed.
-    fn slow(&self, runtime: &Runtime, key: InboxKey) -> Result<()> {
+    fn slow(&self, runtime: &Runtime, key: InboxKey, delivery: u32) -> Result<()> {
+        self.ground.show_everything()?;
+        let is_ours = |(worker, lease, seqs): &Leased| {
+            *worker == key.worker && seqs.contains(&key.seq) && lease.deliveries == delivery
+        };
+        let is_there = runtime.substrate().snapshot()?.get(&INBOX, &InboxKey::encode(key))?.is_some();
+        if !is_there || !leases(runtime)?.iter().any(is_ours) {
+            // Somebody else has claimed it early, or has done it between the search and the claim: it was begun in vain.
+            return Ok(());
+        }
         // What may cost a lease besides.
         let others = || self.hits(|kind| kind != FaultKind::Slow);
         let before = others();
@@ -78,6 +88,7 @@ impl Dawdle {
 
     /// Renews leases: that moves their deadlines, and changes nothing else.
     fn renew(&self, runtime: &Runtime) -> Result<()> {
+        self.ground.show_everything()?;
         let (before, hits) = (leases(runtime)?, self.hits(|_| true));
         match runtime.renew_leases() {
             Err(Error::Store(kauri_tree::Error::Full)) if lock(&self.state).forgive() => return Ok(()),

@@ -235,6 +235,29 @@ fn ends_are_told_with_their_counts() {
 }
 
 #[test]
+fn step_that_meets_a_conflict_in_every_pass_has_failed_retryably() {
+    let setup = Setup::new();
+    setup.send(ANN, "contended");
+    let (calls, runtime) = (Arc::new(AtomicU32::new(0)), setup.runtime.clone());
+    let own = Arc::clone(&calls);
+    let mut worker = setup.runtime.worker(ANN, move |block: &mut Atomic<'_>, _: MessageRef<'_>| {
+        own.fetch_add(1, Ordering::Relaxed);
+        let count = block.get(&STATE, "count")?.unwrap_or(0);
+        // Somebody else is quicker, each time.
+        runtime.atomic(|other| other.put(&STATE, "count", count + 1))?;
+        Ok(block.put(&STATE, "touched", count)?)
+    });
+    worker.drain().unwrap();
+    let policy = Policy::default();
+    assert_eq!(calls.load(Ordering::Relaxed), policy.retry_budget * policy.passes_max);
+    let letter = setup.runtime.dead_letters(Some(ANN), None, 10).unwrap().remove(0).1;
+    assert_eq!((letter.reason, &*letter.detail), (Reason::RetriesSpent, "a conflict in every pass"));
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.retryable_failures, counts.conflict_failures, counts.busy_failures), (4, 4, 0));
+    assert_eq!(setup.runtime.read(|view| view.get(&STATE, "touched")).unwrap(), None);
+}
+
+#[test]
 fn each_message_of_a_batch_has_the_limits_of_a_block_for_itself() {
     const LINES: Table<str, [u8]> = Table::new("lines");
     let limits = BlockLimits { written_bytes_max: 100, intents_max: 2, ..BlockLimits::default() };

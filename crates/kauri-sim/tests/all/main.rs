@@ -4,6 +4,7 @@ mod artifacts;
 mod canaries;
 mod copies;
 mod disks;
+mod early;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;

@@ -32,7 +32,7 @@ fn check(seeds: std::ops::Range<u64>) {
             }
         }
     }
-    assert_eq!(faults.len(), 12, "each kind of fault happened: {faults:?}");
+    assert_eq!(faults.len(), 13, "each kind of fault happened: {faults:?}");
     assert!(starved > 0 && overfull > 0, "{starved} handlers got no memory, {overfull} blocks were too full");
     let kinds = [FaultKind::SyncFailed, FaultKind::WriteFailed, FaultKind::NoSpace, FaultKind::ShortWrite];
     assert_eq!(disk.require(&kinds), Ok(()));

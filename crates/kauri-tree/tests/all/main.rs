@@ -8,6 +8,7 @@ mod checker;
 mod compacts;
 mod cursors;
 mod diffs;
+mod early;
 mod files;
 #[cfg(feature = "checkpoint")]
 mod forks;

@@ -6,7 +6,7 @@
 //!
 //! Everybody promises the same: a job that was accepted, and that one is done, survives a power cut. Everybody has the same number of
 //! clients, each with one job at a time on its way, and handlers that look at their payload and do nothing. Servers are
-//! started here, in folders of their own, and spoken to over Unix sockets; we and SQLite are in this process, BullMQ in
+//! started here, in folders of their own, and spoken to over Unix sockets, NATS over loopback; we and SQLite are in this process, BullMQ in
 //! one of its own. `crates/kauri-peers/fetch-servers DIR` gets those that are not installed, for `--servers DIR`. All times are on
 //! the wall: compare on a machine that is otherwise idle.
 #![expect(clippy::disallowed_methods, reason = "a binary at the edge: it needs files, threads, servers and the time")]
@@ -33,6 +33,7 @@ use serde::Serialize;
 use crate::beanstalk::Beanstalkd;
 use crate::clients::Clients;
 use crate::foreign::Foreign;
+use crate::nats::Nats;
 use crate::ours::{Ours, default_batch};
 use crate::peer::{Queue, Result, Task};
 use crate::postgres::Postgres;
@@ -142,7 +143,7 @@ fn peers(folder: &Path, options: &Options) -> Vec<(&'static str, Result<Box<dyn 
         ("beanstalkd", |folder, servers| Ok(Box::new(Clients(Beanstalkd::start(folder, servers)?)))),
         ("redis", |folder, servers| Ok(Box::new(Clients(Redis::start(folder, servers)?)))),
         ("bullmq", |folder, servers| bullmq(folder, servers)),
-        ("nats", |folder, servers| nats::start(folder, servers)),
+        ("nats", |folder, servers| Ok(Box::new(Clients(Nats::start(folder, servers)?)))),
     ];
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
     let start = |(name, start): (&'static str, Start)| (name, start(&folder.join(name), options.servers.as_deref()));

@@ -7,27 +7,46 @@ use std::time::Duration;
 
 use crate::peer::Result;
 
-/// A server that runs until this is dropped.
-pub(crate) struct Server {
-    child: Child,
-    socket: PathBuf,
-}
+/// A process that is ended when this is dropped.
+pub(crate) struct Process(Child);
 
-impl Server {
-    /// Starts it, and waits until it answers on its socket.
-    pub(crate) fn start(command: &mut Command, socket: PathBuf) -> Result<Self> {
+impl Process {
+    /// Starts it, and waits until it is ready.
+    pub(crate) fn start<T>(command: &mut Command, mut ready: impl FnMut() -> Option<T>) -> Result<(Self, T)> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let mut server = Self { child, socket };
+        let mut process = Self(child);
         for _ in 0..200 {
-            if UnixStream::connect(&server.socket).is_ok() {
-                return Ok(server);
+            if let Some(answer) = ready() {
+                return Ok((process, answer));
             }
-            if let Some(status) = server.child.try_wait()? {
+            if let Some(status) = process.0.try_wait()? {
                 return Err(format!("it ended at once: {status}").into());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Err("it did not answer within ten seconds".into())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// A server with a socket of its own, that runs until this is dropped.
+pub(crate) struct Server {
+    socket: PathBuf,
+    _process: Process,
+}
+
+impl Server {
+    /// Starts it, and waits until it answers on its socket.
+    pub(crate) fn start(command: &mut Command, socket: PathBuf) -> Result<Self> {
+        let (process, ()) = Process::start(command, || UnixStream::connect(&socket).ok().map(drop))?;
+        Ok(Self { socket, _process: process })
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -39,14 +58,6 @@ impl Server {
         // A server that has died must not hold up the others.
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         Ok(stream)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
     }
 }
 
