@@ -330,6 +330,14 @@ impl<'a> Atomic<'a> {
         found.map(Option::as_deref)
     }
 
+    /// The value of a key whose row never changes while what was observed holds: so it is not observed itself.
+    pub(crate) fn peek(&self, table: &TableName, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        match self.staged(table, key) {
+            Some(own) => Ok(own.map(Cow::Borrowed)),
+            None => self.rows.get(table, key),
+        }
+    }
+
     fn observe(&self, table: &TableName, key: &[u8], value: Option<&[u8]>) {
         let mut reads = self.reads.borrow_mut();
         match reads.get_mut(table) {

@@ -128,7 +128,7 @@ pub(crate) enum Numbering {
 }
 
 /// A change that is on its way, without the snapshot it was made against: whoever waits for it holds that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) observed: ByTable<Observed>,
     pub(crate) staged: ByTable<Staged>,

@@ -66,6 +66,8 @@ struct Queue<V> {
     synced: u64,
     /// Somebody is writing.
     busy: bool,
+    /// How many writes have ended.
+    rounds: u64,
     /// A write failed: no record after it is ever written.
     broken: bool,
 }
@@ -89,6 +91,7 @@ impl<V> Group<V> {
             written: 0,
             synced: 0,
             busy: false,
+            rounds: 0,
             broken: false,
         };
         Self { queue: Mutex::new(queue), moved: Condvar::new() }
@@ -105,6 +108,19 @@ impl<V> Group<V> {
         queue.wants_sync |= until == Until::Synced;
         queue.made += 1;
         Ticket { number: queue.made, until }
+    }
+
+    /// Returns when the write that is under way has ended, if one is: not when another is that began meanwhile.
+    pub(crate) fn wait_for_round(&self) {
+        let round = lock(&self.queue).rounds;
+        self.wait_past(round);
+    }
+
+    fn wait_past(&self, round: u64) {
+        let mut queue = lock(&self.queue);
+        while queue.busy && queue.rounds == round {
+            queue = wait(&self.moved, queue);
+        }
     }
 
     /// A ticket for everything made so far.
@@ -157,6 +173,7 @@ impl<V> Group<V> {
         }
         let mut queue = lock(&self.queue);
         queue.busy = false;
+        queue.rounds += 1;
         match written {
             Ok(()) => {
                 let made = if planted!(AnswerTooMany) { queue.made } else { made };
@@ -282,5 +299,55 @@ mod interleavings {
     fn a_failed_write_is_acknowledged_to_nobody_and_leaves_nobody_waiting() {
         check(1, &[Until::Synced, Until::Synced]);
         check(2, &[Until::Synced, Until::Written]);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::disallowed_methods, reason = "threads that wait for each other are what is tested")]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    /// A file whose writes end when they are told to.
+    struct Slow {
+        began: SyncSender<()>,
+        ends: Mutex<Receiver<()>>,
+    }
+
+    impl Sink for Slow {
+        type Version = u64;
+
+        fn write(&self, _: &Batch) -> Result<()> {
+            self.began.send(()).expect("somebody looks");
+            lock(&self.ends).recv().expect("somebody ends it");
+            Ok(())
+        }
+
+        fn publish(&self, _: u64) {}
+    }
+
+    #[test]
+    fn round_is_waited_for_until_the_write_under_way_has_ended_and_no_longer() {
+        let ((began, begins), (end, ends)) = (sync_channel(8), sync_channel(8));
+        let (group, file) = (Group::new(), Slow { began, ends: Mutex::new(ends) });
+        // Nothing is written: nobody waits.
+        group.wait_for_round();
+        std::thread::scope(|scope| {
+            let [first, second] = [1, 2].map(|number| group.push(number, vec![1], number, Until::Synced));
+            let (group, file) = (&group, &file);
+            scope.spawn(move || group.wait(first, file).unwrap());
+            begins.recv().unwrap();
+            let third = group.push(3, vec![1], 3, Until::Synced);
+            let (round, waits) = (lock(&group.queue).rounds, scope.spawn(|| group.wait_for_round()));
+            scope.spawn(move || group.wait(third, file).unwrap());
+            end.send(()).unwrap();
+            begins.recv().unwrap();
+            // Another write is under way and does not end before this is over.
+            group.wait_past(round);
+            assert!(lock(&group.queue).has(second) && !lock(&group.queue).has(third));
+            end.send(()).unwrap();
+            waits.join().unwrap();
+        });
     }
 }

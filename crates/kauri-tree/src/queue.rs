@@ -1,11 +1,14 @@
 //! The queue in which changes wait to be committed together.
 //!
 //! ```text
-//! change ──> queue ──> the first in it leads: waits for the writer's turn, takes all that have come by then,
+//! change ──> queue ──> the first in it leads: waits for the disk and for the writer's turn, takes all that have come by then,
 //!                      ──> validates and applies one after the other, in one transaction ──> one commit ──> answers
 //! ```
 //!
-//! While a leader waits for its commit to be durable, the next one has the turn. A lone change waits for nobody.
+//! While a leader waits for its commit to be durable, the next one gathers: what comes meanwhile could not be written sooner, and in one
+//! transaction each page is copied once for all of it. If that is much, it is applied meanwhile. When the disk is idle again, those who
+//! were just answered are about to come back: the leader lets them run first, a few times, as long as more come. A lone change waits for
+//! nobody.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -22,6 +25,15 @@ use crate::write::WriteTxn;
 /// A group ends with the change that brings it to so many staged bytes: a record of the log holds it.
 const GROUP_BYTES_MAX: usize = 256 << 10;
 
+/// When so many staged bytes wait, they are applied while the disk is still busy with what came before.
+const GATHER_BYTES_MAX: usize = 64 << 10;
+
+/// How often a leader lets others run before it takes its group.
+const YIELDS_MAX: usize = 32;
+
+/// Of a group so small nobody is waited for.
+const SMALL_GROUP: usize = 4;
+
 /// Changes that wait, and whether somebody is about to take them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -32,6 +44,10 @@ pub(crate) struct Queue {
 struct Waiting {
     /// At most one for each thread.
     entries: VecDeque<Entry>,
+    /// The staged bytes of all of them.
+    bytes: usize,
+    /// How many were taken last.
+    taken: usize,
     /// Somebody waits for the writer's turn, to take them.
     led: bool,
 }
@@ -65,7 +81,8 @@ enum Told {
     Nothing,
     /// To lead the next group, in which the own change will be.
     Lead,
-    Answer(Answer),
+    /// How it ended. The work goes back to the thread that made it: memory is given back soonest where it was taken.
+    Answer(Answer, Work),
 }
 
 /// How a change ended; a panic in the code of its types is a panic of the thread that wanted it.
@@ -73,6 +90,15 @@ enum Told {
 enum Answer {
     Outcome(Result<Outcome>),
     Panic(Box<dyn Any + Send>),
+}
+
+impl Answer {
+    fn into_outcome(self) -> Result<Outcome> {
+        match self {
+            Self::Outcome(outcome) => outcome,
+            Self::Panic(panic) => resume_unwind(panic),
+        }
+    }
 }
 
 impl Queue {
@@ -87,8 +113,10 @@ impl Queue {
             match desk.wait() {
                 Told::Nothing => {}
                 Told::Lead => self.lead(store),
-                Told::Answer(Answer::Outcome(outcome)) => return outcome,
-                Told::Answer(Answer::Panic(panic)) => resume_unwind(panic),
+                Told::Answer(answer, work) => {
+                    drop(work);
+                    return answer.into_outcome();
+                }
             }
         }
     }
@@ -100,6 +128,7 @@ impl Queue {
     /// Puts a change into the queue, and tells whether its owner is to lead.
     fn push(&self, entry: Entry) -> bool {
         let mut waiting = self.lock();
+        waiting.bytes += entry.work.staged_bytes;
         waiting.entries.push_back(entry);
         !std::mem::replace(&mut waiting.led, true)
     }
@@ -107,10 +136,33 @@ impl Queue {
     /// Takes the writer's turn, and commits what waits by then.
     fn lead(&self, store: &Store) {
         let lead = Lead(self);
+        if self.lock().bytes < GATHER_BYTES_MAX {
+            store.wait_for_round();
+            self.gather();
+        }
         let txn = store.begin();
         let group = self.take();
         std::mem::forget(lead);
         commit_group(store, txn, group);
+    }
+
+    /// How many wait, and how many were taken last.
+    fn sizes(&self) -> (usize, usize) {
+        let waiting = self.lock();
+        (waiting.entries.len(), waiting.taken)
+    }
+
+    /// Lets others run until most of those have come that were answered last, or no more come.
+    fn gather(&self) {
+        let mut before = 0;
+        for _ in 0..YIELDS_MAX {
+            let (here, taken) = self.sizes();
+            if taken < SMALL_GROUP || here == before || here * 4 >= taken * 3 {
+                return;
+            }
+            before = here;
+            std::thread::yield_now();
+        }
     }
 
     /// Takes a group. What is left is led by the first of it; the next one to come leads if nothing is.
@@ -123,6 +175,8 @@ impl Queue {
             bytes += entry.work.staged_bytes;
             group.push(entry);
         }
+        waiting.bytes -= bytes;
+        waiting.taken = group.len();
         match waiting.entries.front() {
             Some(next) => next.tell(Told::Lead),
             None => waiting.led = false,
@@ -139,6 +193,7 @@ impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut waiting = self.0.lock();
         waiting.led = false;
+        waiting.bytes = 0;
         waiting.entries.clear();
     }
 }
@@ -151,7 +206,8 @@ impl Entry {
     }
 
     fn answer(mut self, answer: Answer) {
-        self.tell(Told::Answer(answer));
+        let work = std::mem::take(&mut self.work);
+        self.tell(Told::Answer(answer, work));
         self.desk = None;
     }
 }
@@ -159,7 +215,8 @@ impl Entry {
 impl Drop for Entry {
     /// Whoever waits gets an answer, whatever happened to the leader.
     fn drop(&mut self) {
-        self.tell(Told::Answer(Answer::Panic(Box::new("the thread that committed for others panicked"))));
+        let panic = Answer::Panic(Box::new("the thread that committed for others panicked"));
+        self.tell(Told::Answer(panic, Work::default()));
     }
 }
 
@@ -171,7 +228,10 @@ impl Desk {
     fn tell(&self, told: Told) {
         let mut news = self.lock();
         news.told = told;
-        if news.awaited {
+        let is_awaited = news.awaited;
+        // Whoever is woken takes the lock at once.
+        drop(news);
+        if is_awaited {
             self.changed.notify_one();
         }
     }

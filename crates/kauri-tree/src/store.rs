@@ -621,6 +621,11 @@ impl Store {
         self.durable().map_or(Ok(()), |durable| durable.drain(Until::Written).and_then(|()| durable.check()))
     }
 
+    /// Returns when the disk is idle, or writes what was made after this was called.
+    pub(crate) fn wait_for_round(&self) {
+        self.durable().iter().for_each(|durable| durable.group.wait_for_round());
+    }
+
     /// How many pages there are, and how many there would be without the free ones.
     pub(crate) fn end_and_target(&self) -> (u32, u32) {
         let state = self.shared.inner.turn();

@@ -14,6 +14,7 @@ use super::drive::Ahead;
 use super::event;
 use super::fan_out;
 use super::index::{self, Gate};
+use super::job::Job;
 use super::live::{Halt, LiveRun, Park, Stop};
 use super::make::{self, mark, stage_run, unmark};
 use super::outcome::{Outcome, State};
@@ -195,7 +196,8 @@ impl LiveRun {
 
     /// Ends the run, unless it is not ours any more.
     pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool> {
-        self.conclude(Some(ahead), ending_with(ending))
+        let job = self.job.clone();
+        self.conclude(Some(ahead), ending_with(ending, job))
     }
 
     /// Ends the run while its driver has still something to do. What the driver answers then about the end counts for nothing.
@@ -206,7 +208,8 @@ impl LiveRun {
         if self.concluded.is_some() {
             return Err(SinkError::Sealed);
         }
-        let concluded = self.conclude(None, ending_with(ending));
+        let job = self.job.clone();
+        let concluded = self.conclude(None, ending_with(ending, job));
         let answer = match &concluded {
             Ok(true) => Ok(()),
             Ok(false) => Err(SinkError::Lost),
@@ -324,7 +327,10 @@ pub(super) fn record(
 }
 
 /// Stages the end of a run.
-fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
+fn ending_with(
+    ending: &Ending,
+    job: Job,
+) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
     move |block, shared, run, stop| {
         let cancelled = cancelled(block.now().wall, run, stop);
         let ending = match &cancelled {
@@ -332,7 +338,7 @@ fn ending_with(ending: &Ending) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run
             Some(cancelled) if !ending.outcome.is_success() => cancelled,
             _ => ending,
         };
-        Ok(seal::seal(block, shared, run, ending)?)
+        Ok(seal::seal_of(block, shared, job.clone(), run, ending)?)
     }
 }
 

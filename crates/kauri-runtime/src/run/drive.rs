@@ -333,7 +333,7 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     run.message = seq;
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
-    let input = runs::input(block, &run)?;
+    let input = runs::input_of(block, &run)?;
     Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
 }
 

@@ -4,7 +4,7 @@
 //! key                                       value
 //! | C | class                             | the class's row
 //! | c | parent 16 | run 16                | nothing: the run is a retry or a child of the parent
-//! | j | job id, 0 | attempt u32be         | run 16: the runs of a job
+//! | j | job id, 0 | attempt u32be         | run 16: a retry of the job; its first run is named in its row
 //! | r | run 16                            | nothing: somebody drives the run, or died doing so
 //! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first
 //! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id

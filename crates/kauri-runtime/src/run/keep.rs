@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use kauri_wire::{InboxKey, JobId, Key, RunId, Timestamp, WorkerId};
+use kauri_wire::{InboxKey, Key, RunId, Timestamp, WorkerId};
 
 use super::artifact::KeepError;
 use super::class::{Class, Keep};
@@ -221,7 +221,7 @@ impl Sweep<'_> {
     /// Removes a job, part by part, until it is gone or enough was removed.
     fn job(&mut self, job: &Job, why: Passed, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
         let (runs, is_whole) = self.runs.read(|view| {
-            let runs = attempts(view, &job.id)?;
+            let runs = make::attempts(view, job)?;
             let is_whole = is_whole(view, &runs)?;
             Ok((runs, is_whole))
         })?;
@@ -383,7 +383,7 @@ struct Part {
 impl Part {
     /// The next part of a job, with ranges of at most so many rows. What others are found by goes last.
     fn of(view: &View<'_>, job: &Job, most: u64) -> Result<Self> {
-        let runs = attempts(view, &job.id)?;
+        let runs = make::attempts(view, job)?;
         let mut part = Self::default();
         // The last attempt first: as long as it is whole, nothing of the job was removed.
         for run in runs.iter().rev() {
@@ -483,16 +483,4 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     index(index::refused(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
-}
-
-fn attempts(view: &View<'_>, job: &JobId) -> Result<Vec<Run>> {
-    let prefix = index::attempts(job);
-    let until = prefix_end(&prefix);
-    let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
-    let mut runs = Vec::new();
-    while let Some((_, value)) = scan.next()? {
-        let id: RunId = index::run_value(&value)?;
-        runs.extend(make::find_run(view, id)?);
-    }
-    Ok(runs)
 }

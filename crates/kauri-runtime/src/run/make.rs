@@ -66,6 +66,18 @@ pub(super) fn marked(rows: &impl Read, prefix: &[u8], most: usize) -> Result<Vec
     Ok(keys)
 }
 
+/// The runs of a job that are there, in the order of their attempts.
+pub(super) fn attempts(rows: &impl Read, job: &Job) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = find_run(rows, job.first)?.into_iter().collect();
+    let until = prefix_end(&index::attempts(&job.id));
+    let from = index::attempt(&job.id, 2);
+    let mut scan = rows.rows(&RUN_INDEX, KeyRange { from: &from, until: until.as_deref() })?;
+    while let Some((_, value)) = scan.next()? {
+        runs.extend(find_run(rows, index::run_value(&value)?)?);
+    }
+    Ok(runs)
+}
+
 /// How many keys of the index have this prefix.
 pub(super) fn count_marked(rows: &impl Read, prefix: &[u8]) -> Result<u64> {
     let until = prefix_end(prefix);
@@ -93,11 +105,8 @@ pub(super) enum Input<'a> {
     Of(Option<RunId>),
 }
 
-/// Stages a new run, pending, if its id was never used and its lineage is right.
+/// Stages a new run, pending, if its lineage is right. Whoever calls has seen in this block that no run has the id.
 pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
-    if block.row(&RUNS, new.id.as_bytes())?.is_some() {
-        return Err(RunFault::RunExists(new.id).into());
-    }
     check_lineage(block, new)?;
     let input_of = match new.input {
         Input::Of(run) => run,
@@ -129,7 +138,9 @@ pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
         bytes: if let Input::Own(input) = new.input { input.len() as u64 } else { 0 },
     };
     stage_run(block, &run)?;
-    block.stage(&RUN_INDEX, &index::attempt(&run.job, run.attempt()), Some(run.id.as_bytes()))?;
+    if let Origin::Retry { attempt, .. } = run.origin {
+        block.stage(&RUN_INDEX, &index::attempt(&run.job, attempt), Some(run.id.as_bytes()))?;
+    }
     if let Some(parent) = run.parent() {
         mark(block, &index::child(parent, run.id))?;
     }

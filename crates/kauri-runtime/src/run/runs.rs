@@ -1,5 +1,6 @@
 //! What people and programs ask of jobs and runs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,16 +153,7 @@ impl Runs {
     /// # Errors
     /// As for `job`.
     pub fn attempts(&self, id: &JobId) -> Result<Vec<Run>> {
-        self.read(|view| {
-            let prefix = index::attempts(id);
-            let until = prefix_end(&prefix);
-            let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
-            let mut runs = Vec::new();
-            while let Some((_, value)) = scan.next()? {
-                runs.push(make::run(view, index::run_value(&value)?)?);
-            }
-            Ok(runs)
-        })
+        self.read(|view| make::attempts(view, &make::job(view, id)?))
     }
 
     /// Up to `most` runs from this one on, oldest first.
@@ -397,9 +389,18 @@ pub(super) fn atomically<T>(shared: &Shared, mut make: impl FnMut(&mut Atomic<'_
 
 /// What a run was given.
 pub(super) fn input(rows: &impl Read, run: &Run) -> Result<Vec<u8>> {
+    input_from(run, |key| rows.row(&INPUTS, key))
+}
+
+/// The same, for who has observed the run: an input stays as long as a run that has it.
+pub(super) fn input_of(block: &Atomic<'_>, run: &Run) -> Result<Vec<u8>> {
+    input_from(run, |key| block.peek(&INPUTS, key))
+}
+
+fn input_from<'a>(run: &Run, row: impl FnOnce(&[u8]) -> Result<Option<Cow<'a, [u8]>>>) -> Result<Vec<u8>> {
     let Some(of) = run.input_of else { return Ok(Vec::new()) };
-    let found = rows.row(&INPUTS, of.as_bytes())?;
-    found.map(std::borrow::Cow::into_owned).ok_or(Error::damaged("inputs", "the input that a run's row names"))
+    let found = row(of.as_bytes())?;
+    found.map(Cow::into_owned).ok_or(Error::damaged("inputs", "the input that a run's row names"))
 }
 
 pub(super) fn refused(rows: &impl Read, id: RunId) -> Result<u64> {

@@ -66,6 +66,12 @@ impl Ending {
 
 /// Stages the end of a run: its terminal event and its seal, another run if the class wants one, else the end of its job.
 pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, run: &mut Run, ending: &Ending) -> Result<()> {
+    let job = make::job(block, &run.job)?;
+    seal_of(block, shared, job, run, ending)
+}
+
+/// The same, of a job that is known: while one of its runs is driven, nobody else changes its row.
+pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &mut Run, ending: &Ending) -> Result<()> {
     assert!(run.outcome().is_none(), "a sealed run is sealed");
     ending.check()?;
     let now = block.now().wall;
@@ -83,7 +89,6 @@ pub(super) fn seal(block: &mut Atomic<'_>, shared: &Shared, run: &mut Run, endin
     block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
     signal::clear(block, run.id)?;
     let class = make::class(block, &run.class)?;
-    let job = make::job(block, &run.job)?;
     let is_wanted = !run.is_cancelled && job.deadline.is_none_or(|deadline| now < deadline);
     if is_wanted && class.class.retry.follows(ending.outcome, run.attempt()) {
         let wait = shared.jitter(class.class.retry.pause_after(run.attempt()));

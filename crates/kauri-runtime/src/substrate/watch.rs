@@ -198,6 +198,13 @@ impl Watches {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
+        // Waking somebody is a call to the system: not while others wait to look here.
+        self.watching(change).iter().for_each(|signal| signal.raise());
+    }
+
+    /// The signals of those whose rows this change has put or appended.
+    fn watching(&self, change: &Change) -> Vec<Arc<Signal>> {
+        let mut found = Vec::new();
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         for (table, prefixes) in tables.iter_mut() {
             let appended =
@@ -213,8 +220,9 @@ impl Watches {
                     last = start;
                 }
             }
-            woken.into_iter().for_each(|prefix| prefixes.raise(prefix));
+            woken.into_iter().for_each(|prefix| prefixes.collect(prefix, &mut found));
         }
+        found
     }
 }
 
@@ -227,14 +235,14 @@ impl Prefixes {
             .filter(|prefix| self.signals.contains_key(*prefix))
     }
 
-    fn raise(&mut self, prefix: &[u8]) {
+    /// Adds the signals of a prefix, and forgets those that are gone.
+    fn collect(&mut self, prefix: &[u8], found: &mut Vec<Arc<Signal>>) {
         let Some(waiting) = self.signals.get_mut(prefix) else { return };
-        waiting.retain(|signal| match signal.upgrade() {
-            Some(signal) => {
-                signal.raise();
-                true
-            }
-            None => false,
+        waiting.retain(|signal| {
+            let signal = signal.upgrade();
+            let is_there = signal.is_some();
+            found.extend(signal);
+            is_there
         });
         if waiting.is_empty() {
             self.signals.remove(prefix);
