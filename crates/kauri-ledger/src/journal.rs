@@ -75,7 +75,7 @@ struct Batch {
 }
 
 struct State<T> {
-    /// Absent after a failure, until the file is opened again.
+    /// Absent after a failure and with a torn tail, until the file is opened again.
     file: Option<Arc<dyn File>>,
     /// Everything before is durable.
     end: u64,
@@ -98,7 +98,8 @@ struct Tip<T> {
 }
 
 impl<T: Clone> Journal<T> {
-    /// Opens the journal, or makes it; cuts off a torn tail. Calls `each` with every whole line in order.
+    /// Opens the journal, or makes it. Calls `each` with every whole line in order. A torn tail is told, and cut off by
+    /// [`cut`](Self::cut) or before the next line is appended.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -111,14 +112,10 @@ impl<T: Clone> Journal<T> {
         let file = disk.open(name, Open::Create).map_err(failed())?;
         let mut durable = Tip { seq: first - 1, chain };
         let scan = scan(&*file, name, first, check, |head, line| each(&mut durable.chain, head, line))?;
-        if scan.torn.is_some() {
-            file.set_len(scan.end).map_err(failed())?;
-            file.sync().map_err(failed())?;
-        }
         // Whether the last life came as far as this is not known.
         disk.sync_dir().map_err(failed())?;
         durable.seq = scan.last.max(first - 1);
-        let (newest, file) = (durable.clone(), Some(Arc::from(file)));
+        let (newest, file) = (durable.clone(), scan.torn.is_none().then(|| Arc::from(file)));
         let (waiting, batch, writing, unnamed) = (Vec::new(), None, false, false);
         let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, unnamed };
         let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state), pace: Pace::new(clock) };
@@ -213,12 +210,18 @@ impl<T: Clone> Journal<T> {
         (state, None)
     }
 
-    /// After a failure nobody knows what the file holds behind its durable end: it is opened again and cut there.
+    /// Cuts off a torn tail.
+    pub(crate) fn cut(&self) -> Result<()> {
+        self.mend(&mut self.state())
+    }
+
+    /// After a failure nobody knows what the file holds behind its durable end, and after a crash it may hold a torn tail: it is
+    /// opened again and cut there.
     fn mend(&self, state: &mut State<T>) -> Result<()> {
         if state.file.is_some() {
             return Ok(());
         }
-        let failed = || Error::io(format!("open {} again after a failed write", self.name));
+        let failed = || Error::io(format!("open {} again, and cut it where it is no longer durable", self.name));
         if state.unnamed {
             let text = "its new name may be lost; open the whole ledger again";
             return Err(failed()(io::Error::other(text)));

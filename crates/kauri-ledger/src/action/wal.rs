@@ -65,7 +65,7 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// Opens or makes the journal, and calls `each` with every line.
+    /// Opens or makes the journal, and calls `each` with every line. A torn tail is still there until [`cut`](Self::cut).
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -74,6 +74,11 @@ impl Wal {
         let (journal, torn) =
             Journal::open(disk, clock, WAL_NAME, (1, ()), check, |(), _, bytes| with_line(bytes, &mut each))?;
         Ok((Self { journal }, torn))
+    }
+
+    /// Cuts off a torn tail.
+    pub(crate) fn cut(&self) -> Result<()> {
+        self.journal.cut()
     }
 
     /// Appends a line; returns when it is durable.

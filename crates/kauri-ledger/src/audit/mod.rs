@@ -208,6 +208,7 @@ impl Audit {
                 last = Some(anchor_of(bytes)?);
                 Ok(())
             })?;
+        anchors.cut()?;
         // Days that ended without an anchor, because the program did, get theirs now.
         let mut days = days(&*disk)?;
         let newest = days.pop();
@@ -328,6 +329,7 @@ impl Day {
             Journal::open(Arc::clone(disk), Arc::clone(clock), &name, (first, chain), head_of, |chain, _, line| {
                 follow(&name, chain, line)
             })?;
+        journal.cut()?;
         Ok((Self { date, first, journal }, torn))
     }
 

@@ -110,6 +110,7 @@ fn open(disk: impl Disk) -> Result<(Journal<()>, Option<Torn>, Vec<String>)> {
             lines.push(value["text"].as_str().unwrap_or_default().to_owned());
             Ok(())
         })?;
+    journal.cut()?;
     Ok((journal, torn, lines))
 }
 
