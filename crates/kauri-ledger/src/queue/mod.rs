@@ -41,6 +41,8 @@ use crate::group::{Group, Pace, Wake};
 pub const CAPACITY: usize = 1_000;
 /// How many operations go into one transaction.
 pub const BATCH_OPS_MAX: usize = 100;
+/// How many submissions wait together, most of the time: room for so many is made at once.
+const BATCH_MOSTLY: usize = 32;
 /// How many batches one caller writes before it goes on with its own work: so many commits it may wait longer than others.
 const BATCHES_IN_A_ROW_MAX: usize = 8;
 /// How often a writer that panicked is started again.
@@ -481,7 +483,8 @@ impl State {
         self.depth += 1;
         self.stats.depth_max = self.stats.depth_max.max(self.depth);
         if self.waiting.back().is_none_or(|batch| batch.ops + ops.len() > BATCH_OPS_MAX) {
-            self.waiting.push_back(Batch { submissions: Vec::new(), ops: 0, callers: Arc::new(Group::new()) });
+            let submissions = Vec::with_capacity(BATCH_MOSTLY);
+            self.waiting.push_back(Batch { submissions, ops: 0, callers: Arc::new(Group::new()) });
         }
         let batch = self.waiting.back_mut().expect("there is one now");
         if batch.submissions.len() == 1 {
@@ -518,14 +521,17 @@ impl Taken<'_> {
         let Batch { mut submissions, ops, callers } = batch;
         self.ops += ops;
         self.groups.push((callers, submissions.len()));
-        self.submissions.append(&mut submissions);
+        match self.submissions.is_empty() {
+            true => self.submissions = submissions,
+            false => self.submissions.append(&mut submissions),
+        }
     }
 
     fn tell(self, answers: Vec<Result<Applied>>, wake: Wake) {
         assert_eq!(answers.len(), self.submissions.len(), "every submission has its answer");
         let mut answers = answers.into_iter();
         for (callers, count) in self.groups {
-            callers.tell(to_be_taken(answers.by_ref().take(count).collect()), wake);
+            callers.tell(to_be_taken(answers.by_ref().take(count)), wake);
         }
     }
 }
@@ -544,7 +550,7 @@ impl Submissions for Taken<'_> {
 /// The session, if it can be used again, and an answer for each submission.
 type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
 
-fn to_be_taken(answers: Vec<Result<Applied>>) -> Answers {
+fn to_be_taken(answers: impl IntoIterator<Item = Result<Applied>>) -> Answers {
     answers.into_iter().map(|answer| Mutex::new(Some(answer))).collect()
 }
 
