@@ -2,57 +2,240 @@
 //!
 //! ```text
 //! first ── sleeps by itself ──────┐ woken when it is the group's turn: it may have to write
-//! second ─┐                       │
-//! third ──┼─ sleep together ──────┴ woken once, when all is done, with one call to the system
+//! second ─ sleeps by itself ──────┤ woken when the first is the one who writes
+//! third ──┐                       │
+//! fourth ─┼─ sleep together ──────┴ woken once, when all is done, with one call to the system
 //! ...    ─┘
 //! ```
 //!
 //! Waking is what a shared write costs most, once many callers share it. So nobody is woken to find that there is nothing to
 //! do, nobody wakes the others one by one, and nobody takes a lock to hear an answer: it is told once, and then only read.
+//!
+//! Who wakes them is a question of how long a write takes ([`Pace`]). If it is short, whoever writes wakes one of them, who wakes the
+//! others while the next write is under way: some callers come back while others are written, and no processor waits. If it is long,
+//! whoever writes wakes all of them first: they come back in time for the next write, which is then for all.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
+
+use crate::clock::Clock;
 
 /// Callers who wait for the same write. `E` is how it ended, for all of them.
 pub(crate) struct Group<E> {
     first: Thread,
+    second: OnceLock<Thread>,
     end: OnceLock<E>,
+    /// What the others sleep on.
+    woken: OnceLock<()>,
+}
+
+/// Who wakes those who wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    /// Whoever tells them.
+    All,
+    /// One of them, whom whoever tells them wakes.
+    One,
 }
 
 impl<E> Group<E> {
     /// A group whose first member is the calling thread.
     pub(crate) fn new() -> Self {
-        Self { first: std::thread::current(), end: OnceLock::new() }
+        let (second, end, woken) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { first: std::thread::current(), second, end, woken }
     }
 
-    /// Says how it ended, and wakes everybody who waits for that.
-    pub(crate) fn tell(&self, end: E) {
+    /// The calling thread is the second member. Said before the group can be told.
+    pub(crate) fn join_second(&self) {
+        let joined = self.second.set(std::thread::current());
+        assert!(joined.is_ok(), "a group has one second member");
+    }
+
+    /// Says how it ended, and wakes everybody who waits for that, or one who does.
+    pub(crate) fn tell(&self, end: E, wake: Wake) {
         let told = self.end.set(end);
         assert!(told.is_ok(), "a group is told once");
-        self.call();
+        match wake {
+            Wake::All => self.wake_all(),
+            Wake::One if !is_current(&self.first) => self.first.unpark(),
+            // Whoever writes for its own group is awake, and goes on writing.
+            Wake::One => self.second.get().into_iter().for_each(Thread::unpark),
+        }
     }
 
     /// Wakes the first of the group: it is its turn.
     pub(crate) fn call(&self) {
-        // Whoever writes for its own group is awake.
-        if self.first.id() != std::thread::current().id() {
+        if !is_current(&self.first) {
             self.first.unpark();
         }
     }
 
-    /// How it ended, if that was told.
+    /// How it ended, if that was told. For a member that is awake, the first or one who wrote: the others, if they still sleep, are woken.
     pub(crate) fn end(&self) -> Option<&E> {
-        self.end.get()
+        let end = self.end.get()?;
+        self.wake_all();
+        Some(end)
     }
 
-    /// Sleeps until the end is told. Not for the first of the group, who may have to write.
+    /// Sleeps until the end is told. For the second of the group, who then wakes the others.
+    pub(crate) fn wait_second(&self) -> &E {
+        loop {
+            if let Some(end) = self.end.get() {
+                self.wake_all();
+                return end;
+            }
+            std::thread::park();
+        }
+    }
+
+    /// Sleeps until the end is told. Neither for the first of the group, who may have to write, nor for the second.
     pub(crate) fn wait(&self) -> &E {
-        self.end.wait()
+        match self.end.get() {
+            Some(end) => end,
+            None => {
+                self.woken.wait();
+                self.end.get().expect("the end is told before anybody is woken")
+            }
+        }
     }
 
     /// Sleeps until the first of the group, who is the caller, is called or told. May return early.
     pub(crate) fn wait_for_call(&self) {
-        debug_assert_eq!(self.first.id(), std::thread::current().id(), "the first waits for its call");
+        debug_assert!(is_current(&self.first), "the first waits for its call");
         std::thread::park();
+    }
+
+    /// Wakes whoever sleeps; nobody, if that was done before.
+    fn wake_all(&self) {
+        if self.woken.set(()).is_ok() {
+            let others = [Some(&self.first), self.second.get()].into_iter().flatten();
+            others.filter(|other| !is_current(other)).for_each(Thread::unpark);
+        }
+    }
+}
+
+fn is_current(thread: &Thread) -> bool {
+    thread.id() == std::thread::current().id()
+}
+
+/// Writes that take longer are long: about what it takes a hundred callers to be woken and to come again.
+const LONG_US: u64 = 400;
+/// Over how many writes the mean is taken.
+const WRITES: u64 = 64;
+
+/// How long writes take, in the mean of the last ones.
+///
+/// The clock counts milliseconds, and a write may take a tenth of one: then one in ten seems to take a whole one, and the mean is
+/// right all the same.
+pub(crate) struct Pace {
+    clock: Arc<dyn Clock>,
+    /// Microseconds of so many writes. Only whoever writes changes it.
+    sum_us: AtomicU64,
+}
+
+impl Pace {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, sum_us: AtomicU64::new(0) }
+    }
+
+    /// Does a write, and sees how long it takes.
+    pub(crate) fn time<R>(&self, write: impl FnOnce() -> R) -> R {
+        let began = self.clock.now();
+        let written = write();
+        self.wrote(self.clock.now().since(began));
+        written
+    }
+
+    fn wrote(&self, took: Duration) {
+        // A clock that was set forward is no slow disk.
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).min(100 * LONG_US);
+        let before = self.sum_us.load(Ordering::Relaxed);
+        self.sum_us.store(before - before / WRITES + took_us, Ordering::Relaxed);
+    }
+
+    /// Who should wake those who wait for a write.
+    pub(crate) fn wake(&self) -> Wake {
+        match self.sum_us.load(Ordering::Relaxed) > LONG_US * WRITES {
+            true => Wake::All,
+            false => Wake::One,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "callers are threads")]
+
+    use super::*;
+    use std::sync::Barrier;
+
+    /// A group of so many, told by its first or by somebody else: everybody hears it.
+    fn check(members: usize, by_first: bool, wake: Wake) {
+        let (made, joined) = (OnceLock::new(), Barrier::new(members + usize::from(!by_first)));
+        let heard = |at: usize| match at {
+            0 => {
+                made.set(Group::new()).ok().expect("made once");
+                let group = made.get().expect("made");
+                joined.wait();
+                if by_first {
+                    group.tell("done", wake);
+                }
+                loop {
+                    if let Some(end) = group.end() {
+                        return *end;
+                    }
+                    group.wait_for_call();
+                }
+            }
+            1 => {
+                made.wait().join_second();
+                joined.wait();
+                *made.wait().wait_second()
+            }
+            _ => {
+                joined.wait();
+                *made.wait().wait()
+            }
+        };
+        std::thread::scope(|scope| {
+            let heard = &heard;
+            let members: Vec<_> = (0..members).map(|at| scope.spawn(move || heard(at))).collect();
+            if !by_first {
+                joined.wait();
+                made.wait().tell("done", wake);
+            }
+            members.into_iter().for_each(|member| assert_eq!(member.join().unwrap(), "done"));
+        });
+    }
+
+    #[test]
+    fn everybody_hears_how_it_ended_whoever_wakes_them() {
+        for _ in 0..50 {
+            for members in [1, 2, 3, 4, 9] {
+                for (by_first, wake) in [(true, Wake::One), (true, Wake::All), (false, Wake::One), (false, Wake::All)] {
+                    check(members, by_first, wake);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_writes_are_told_from_short_ones_although_the_clock_counts_milliseconds() {
+        let pace = Pace::new(Arc::new(crate::ManualClock::new(crate::Timestamp(0))));
+        let write = |times: u32, every: u32| {
+            for number in 1..=times {
+                pace.wrote(Duration::from_millis(u64::from(number.is_multiple_of(every))));
+            }
+            pace.wake()
+        };
+        assert_eq!(pace.wake(), Wake::One, "nothing is known yet");
+        assert_eq!(write(1_000, 10), Wake::One, "a tenth of a millisecond");
+        assert_eq!(write(1_000, 1), Wake::All, "a millisecond");
+        assert_eq!(write(1_000, 10), Wake::One);
+        pace.wrote(Duration::MAX);
+        assert_eq!(pace.wake(), Wake::All);
+        assert_eq!(write(200, 10), Wake::One, "one that took for ever is forgotten");
     }
 }

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kauri_disk::{Disk, File, Open};
 
+use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Group, Pace, Wake};
 use crate::lines::{LINE_BYTES_MAX, Line, each_line};
 use crate::seal::is_object;
 
@@ -59,6 +60,8 @@ pub(crate) struct Journal<T> {
     disk: Arc<dyn Disk>,
     name: String,
     state: Mutex<State<T>>,
+    /// How long writes take.
+    pace: Pace,
 }
 
 /// How a batch ended, for whoever appended to it.
@@ -72,7 +75,7 @@ struct Batch {
 }
 
 struct State<T> {
-    /// Absent after a failure, until the file is opened again.
+    /// Absent after a failure and with a torn tail, until the file is opened again.
     file: Option<Arc<dyn File>>,
     /// Everything before is durable.
     end: u64,
@@ -95,9 +98,11 @@ struct Tip<T> {
 }
 
 impl<T: Clone> Journal<T> {
-    /// Opens the journal, or makes it; cuts off a torn tail. Calls `each` with every whole line in order.
+    /// Opens the journal, or makes it. Calls `each` with every whole line in order. A torn tail is told, and cut off by
+    /// [`cut`](Self::cut) or before the next line is appended.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
         name: &str,
         (first, chain): (u64, T),
         check: Check,
@@ -107,17 +112,13 @@ impl<T: Clone> Journal<T> {
         let file = disk.open(name, Open::Create).map_err(failed())?;
         let mut durable = Tip { seq: first - 1, chain };
         let scan = scan(&*file, name, first, check, |head, line| each(&mut durable.chain, head, line))?;
-        if scan.torn.is_some() {
-            file.set_len(scan.end).map_err(failed())?;
-            file.sync().map_err(failed())?;
-        }
         // Whether the last life came as far as this is not known.
         disk.sync_dir().map_err(failed())?;
         durable.seq = scan.last.max(first - 1);
-        let (newest, file) = (durable.clone(), Some(Arc::from(file)));
+        let (newest, file) = (durable.clone(), scan.torn.is_none().then(|| Arc::from(file)));
         let (waiting, batch, writing, unnamed) = (Vec::new(), None, false, false);
         let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, unnamed };
-        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state) };
+        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state), pace: Pace::new(clock) };
         Ok((journal, scan.torn))
     }
 
@@ -146,17 +147,21 @@ impl<T: Clone> Journal<T> {
     /// Waits until this line, which is the newest, is durable, or writes for all if nobody does.
     fn wait<'a>(&'a self, mut state: MutexGuard<'a, State<T>>, seq: u64) -> Appended {
         let batch = state.batch.get_or_insert_with(|| Batch { seq, callers: Arc::new(Group::new()) });
-        let (callers, is_first) = (Arc::clone(&batch.callers), batch.seq == seq);
+        let (callers, at) = (Arc::clone(&batch.callers), seq - batch.seq);
+        if at == 1 {
+            callers.join_second();
+        }
         loop {
             let is_written = state.batch.as_ref().is_none_or(|batch| !Arc::ptr_eq(&batch.callers, &callers));
             if !state.writing && !is_written {
                 self.write_waiting(state);
             } else {
                 drop(state);
-                if !is_first {
-                    return callers.wait().clone();
+                match at {
+                    0 => callers.wait_for_call(),
+                    1 => return callers.wait_second().clone(),
+                    _ => return callers.wait().clone(),
                 }
-                callers.wait_for_call();
             }
             if let Some(end) = callers.end() {
                 return end.clone();
@@ -166,7 +171,7 @@ impl<T: Clone> Journal<T> {
     }
 
     /// Writes everything that waits, with one sync; then what came meanwhile, some batches in a row. Who is told comes again while
-    /// the others are being woken, and goes with the next batch.
+    /// the next batch is written or the others are being woken, and goes with one of the next.
     fn write_waiting<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) {
         for _ in 0..BATCHES_IN_A_ROW_MAX {
             let Some(batch) = state.batch.take() else { break };
@@ -174,16 +179,16 @@ impl<T: Clone> Journal<T> {
             let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
             let (end, tip) = (state.end, state.newest.clone());
             drop(state);
-            let written = match file {
+            let written = self.pace.time(|| match file {
                 Some(file) => file.write_durable_at(end, &bytes),
                 None => Err(io::Error::other("it is not open")),
-            };
+            });
             let lost;
             (state, lost) = self.wrote(written.is_ok().then_some((bytes.len() as u64, tip)));
             drop(state);
             let written = written.map_err(|error| (error.kind(), error.to_string()));
-            lost.into_iter().for_each(|lost| lost.callers.tell(written.clone()));
-            batch.callers.tell(written);
+            lost.into_iter().for_each(|lost| lost.callers.tell(written.clone(), Wake::All));
+            batch.callers.tell(written, self.pace.wake());
             state = self.state();
         }
         state.writing = false;
@@ -205,12 +210,18 @@ impl<T: Clone> Journal<T> {
         (state, None)
     }
 
-    /// After a failure nobody knows what the file holds behind its durable end: it is opened again and cut there.
+    /// Cuts off a torn tail.
+    pub(crate) fn cut(&self) -> Result<()> {
+        self.mend(&mut self.state())
+    }
+
+    /// After a failure nobody knows what the file holds behind its durable end, and after a crash it may hold a torn tail: it is
+    /// opened again and cut there.
     fn mend(&self, state: &mut State<T>) -> Result<()> {
         if state.file.is_some() {
             return Ok(());
         }
-        let failed = || Error::io(format!("open {} again after a failed write", self.name));
+        let failed = || Error::io(format!("open {} again, and cut it where it is no longer durable", self.name));
         if state.unnamed {
             let text = "its new name may be lost; open the whole ledger again";
             return Err(failed()(io::Error::other(text)));

@@ -1,7 +1,8 @@
 //! The kill switch: a file that is there or not, and the processes that end when it is.
 //!
 //! ```text
-//! runtime/KILL_SWITCH     its being there stops everything; its content is the reason
+//! runtime/KILL_SWITCH           its being there stops everything; its content is the reason
+//! runtime/KILL_SWITCH.resumed   when it was taken back, a line each: whoever was running before such a line stops
 //! ```
 //!
 //! Anybody can throw it, also without the home's lock and when the database is lost. Who works asks before every step.
@@ -74,15 +75,43 @@ impl KillSwitch {
         }
     }
 
-    /// Takes the switch back. What was stopped by it stays stopped. Answers whether it was thrown.
+    /// Takes the switch back. What was running while it was thrown stays stopped, also if it did not look meanwhile. Answers whether
+    /// it was thrown.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Whatever the system reports. The switch is then still thrown, or it is taken back and a crash may bring it back.
     pub fn clear(&self) -> Result<bool> {
+        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match fs::symlink_metadata(&self.path) {
+            Ok(_) => {}
+            Err(error) if is_absent(&error) => return Ok(false),
+            Err(error) => return Err(Error::path("look at", &self.path)(error)),
+        }
+        // Before: whoever looks sees the switch, or that it was taken back. Not synced: nobody who looks survives the machine.
+        self.note_resume().map_err(Error::path("write", &self.resumed()))?;
         match fs::remove_file(&self.path).and_then(|()| self.sync_directory()) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if is_absent(&error) => Ok(false),
             Err(error) => Err(Error::path("remove", &self.path)(error)),
+        }
+    }
+
+    /// Where it stands when the switch was taken back.
+    fn resumed(&self) -> PathBuf {
+        self.path.with_extension("resumed")
+    }
+
+    fn note_resume(&self) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.resumed())?;
+        file.write_all(format!("{}\n", self.clock.now()).as_bytes())
+    }
+
+    /// How much is written down about resumes: more after each.
+    fn resumes(&self) -> io::Result<u64> {
+        match fs::metadata(self.resumed()) {
+            Ok(found) => Ok(found.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
         }
     }
 
@@ -116,11 +145,11 @@ impl KillSwitch {
         }
     }
 
-    /// A watch for something that runs: once it has seen the switch thrown it stays stopped, also after the switch is cleared.
+    /// A watch for something that runs: once the switch is thrown it stays stopped, also after the switch is taken back.
     #[must_use]
     pub fn watch(&self) -> SwitchWatch {
-        let throws = self.throws.load(Ordering::SeqCst);
-        SwitchWatch { switch: self.clone(), throws, is_stopped: AtomicBool::new(false) }
+        let (throws, resumes) = (self.throws.load(Ordering::SeqCst), self.resumes().ok());
+        SwitchWatch { switch: self.clone(), throws, resumes, is_stopped: AtomicBool::new(false) }
     }
 
     /// Has this process group ended when the switch is thrown, until the answer is dropped. The group is that of a process which
@@ -194,17 +223,21 @@ pub struct SwitchWatch {
     switch: KillSwitch,
     /// How often it was thrown before this watch began.
     throws: u64,
+    /// What was known of resumes then.
+    resumes: Option<u64>,
     is_stopped: AtomicBool,
 }
 
 impl SwitchWatch {
-    /// Whether the switch was thrown since this watch began: by this ledger, also when it was taken back before anybody looked; by
-    /// another process, if it was thrown at one of the looks.
+    /// Whether the switch was thrown since this watch began, also if it was taken back before anybody looked. (A file that somebody
+    /// makes and removes by hand, between two looks, nobody can see.)
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let was_thrown = || self.switch.throws.load(Ordering::SeqCst) != self.throws;
-        // A switch that cannot be read stops too: going on would be the worse mistake.
-        if !self.is_stopped.load(Ordering::Relaxed) && (was_thrown() || self.switch.check().is_err()) {
+        let was_resumed = || self.switch.resumes().map_or(true, |resumes| self.resumes != Some(resumes));
+        // A switch that cannot be read stops too: going on would be the worse mistake. The switch is looked at first: if it is
+        // taken back right then, that is seen after it.
+        if !self.is_stopped.load(Ordering::Relaxed) && (was_thrown() || self.switch.check().is_err() || was_resumed()) {
             self.is_stopped.store(true, Ordering::Relaxed);
         }
         self.is_stopped.load(Ordering::Relaxed)

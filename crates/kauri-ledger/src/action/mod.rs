@@ -38,7 +38,6 @@ use crate::artifact::{ArtifactReader, Artifacts};
 use crate::audit::{Audit, AuditNote};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
-use crate::journal::Torn;
 use crate::redact::Redactor;
 
 /// The longest id of an action or a trace, in bytes.
@@ -150,12 +149,11 @@ impl Actions {
     pub fn open(ground: Ground) -> Result<(Self, Reconciliation)> {
         let artifacts = Artifacts::open(Arc::clone(&ground.artifacts))?;
         let mut comparison = reconcile::Comparison::new(&ground, &artifacts)?;
-        let (wal, torn) = Wal::open(Arc::clone(&ground.journal), |line| comparison.line(line))?;
+        let (disk, clock) = (Arc::clone(&ground.journal), Arc::clone(&ground.clock));
+        let (wal, torn) = Wal::open(disk, clock, |line| comparison.line(line))?;
         let (open, found) = comparison.end(&wal, torn, BTreeMap::new())?;
         let inner = Inner { ground, wal, artifacts, open: Mutex::new(open), gate: RwLock::new(()) };
-        let actions = Self { inner: Arc::new(inner) };
-        actions.note_reconciliation(&found)?;
-        Ok((actions, found))
+        Ok((Self { inner: Arc::new(inner) }, found))
     }
 
     /// Writes down that an action is about to be done: step 1. Its effect may happen only after this returned.
@@ -319,7 +317,6 @@ impl Actions {
         live.retain(|_, begun| begun.is_live);
         let (open, found) = comparison.end(&self.inner.wal, None, live)?;
         *self.opened() = open;
-        self.note_reconciliation(&found)?;
         Ok(found)
     }
 
@@ -382,18 +379,13 @@ impl Actions {
     }
 
     fn note(&self, note: &AuditNote) -> Result<()> {
-        self.inner.ground.audit.as_ref().map_or(Ok(()), |audit| audit.append(note).map(drop))
+        self.inner.ground.note(note)
     }
+}
 
-    fn note_reconciliation(&self, found: &Reconciliation) -> Result<()> {
-        if let Some(Torn { at, bytes }) = found.torn {
-            let note = AuditNote::new("JOURNAL_TAIL_CUT").with("at", at.to_string()).with("bytes", bytes.to_string());
-            self.note(&note)?;
-        }
-        for repair in &found.repairs {
-            self.note(&AuditNote::new("ACTION_REPAIRED").action(repair.id()).with("repair", repair.to_string()))?;
-        }
-        found.findings.iter().try_for_each(|what| self.note(&AuditNote::new("LEDGER_FINDING").with("what", what)))
+impl Ground {
+    fn note(&self, note: &AuditNote) -> Result<()> {
+        self.audit.as_ref().map_or(Ok(()), |audit| audit.append(note).map(drop))
     }
 }
 

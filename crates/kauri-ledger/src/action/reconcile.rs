@@ -9,6 +9,7 @@ use std::fmt;
 use super::wal::{self, Wal, WalLine};
 use super::{ActionRow, Begun, Ground, Settled, Status, end_of, line_of};
 use crate::artifact::Artifacts;
+use crate::audit::AuditNote;
 use crate::error::Result;
 use crate::journal::Torn;
 
@@ -113,12 +114,12 @@ impl<'a> Comparison<'a> {
             Status::Started => {
                 let begun = Begun::of(line);
                 if self.open.insert(id.to_owned(), begun).is_some() {
-                    self.found.findings.push(format!("{id}: begun twice, again in line {}", line.seq));
+                    self.finding(format!("{id}: begun twice, again in line {}", line.seq))?;
                 }
             }
             Status::NeedsHuman => match self.open.get_mut(id) {
                 Some(begun) => begun.status = Status::NeedsHuman,
-                None => self.found.findings.push(format!("{id}: decided in line {} and never begun", line.seq)),
+                None => self.finding(format!("{id}: decided in line {} and never begun", line.seq))?,
             },
             status => match self.open.remove(id) {
                 Some(begun) if line.seq > self.mark => {
@@ -128,7 +129,7 @@ impl<'a> Comparison<'a> {
                     self.ended.push(Ended { id: id.to_owned(), begun, result_ref, error, at: line.timestamp });
                 }
                 Some(_) => {}
-                None => self.found.findings.push(format!("{id}: {status} in line {} and never begun", line.seq)),
+                None => self.finding(format!("{id}: {status} in line {} and never begun", line.seq))?,
             },
         }
         if self.ended.len() >= LOOKUPS_MAX { self.compare_ended() } else { Ok(()) }
@@ -156,24 +157,21 @@ impl<'a> Comparison<'a> {
                     error: ended.error.clone(),
                     ..ended.begun.row(id)
                 };
+                self.repair(Repair::RowInserted(id.clone(), status))?;
                 self.ground.rows.insert(&row)?;
-                self.found.repairs.push(Repair::RowInserted(id.clone(), status));
                 self.check_artifact(id, status, ended.result_ref.as_deref())
             }
             Some((found, _)) if found.is_open() => {
                 let (result_ref, error) = (ended.result_ref.as_deref(), ended.error.as_deref());
                 let settled = Settled { status, result_ref, error, at: ended.at };
+                self.repair(Repair::RowSettled(id.clone(), status))?;
                 self.ground.rows.settle(id, &[Status::Started, Status::NeedsHuman], &settled, None)?;
-                self.found.repairs.push(Repair::RowSettled(id.clone(), status));
                 self.check_artifact(id, status, result_ref)
             }
             Some((found, result_ref)) if found.in_journal() == status => {
                 self.check_artifact(id, found, result_ref.as_deref())
             }
-            Some((found, _)) => {
-                self.found.findings.push(format!("{id}: the journal says {status}, the database {found}"));
-                Ok(())
-            }
+            Some((found, _)) => self.finding(format!("{id}: the journal says {status}, the database {found}")),
         }
     }
 
@@ -185,17 +183,32 @@ impl<'a> Comparison<'a> {
         }
         let at = self.ground.clock.now();
         let settled = |status| Settled { status, result_ref: None, error: None, at };
+        self.repair(Repair::MarkedMissing(id.to_owned()))?;
         self.ground.rows.settle(id, &[Status::Completed], &settled(Status::Missing), None)?;
-        self.found.repairs.push(Repair::MarkedMissing(id.to_owned()));
         let mut left = self.ground.rows.dependents(id)?;
         while let Some(id) = left.pop() {
             let status = self.ground.rows.find(&id)?.map(|row| row.status);
             if status == Some(Status::Completed) {
+                self.repair(Repair::Invalidated(id.clone()))?;
                 self.ground.rows.settle(&id, &[Status::Completed], &settled(Status::Invalidated), None)?;
-                self.found.repairs.push(Repair::Invalidated(id.clone()));
                 left.extend(self.ground.rows.dependents(&id)?);
             }
         }
+        Ok(())
+    }
+
+    /// Something is to be repaired. It is audited before it is done: after a crash in between it is audited and done again, and
+    /// nothing is ever changed that nobody can read about.
+    fn repair(&mut self, repair: Repair) -> Result<()> {
+        let note = AuditNote::new("ACTION_REPAIRED").action(repair.id()).with("repair", repair.to_string());
+        self.ground.note(&note)?;
+        self.found.repairs.push(repair);
+        Ok(())
+    }
+
+    fn finding(&mut self, what: String) -> Result<()> {
+        self.ground.note(&AuditNote::new("LEDGER_FINDING").with("what", &what))?;
+        self.found.findings.push(what);
         Ok(())
     }
 
@@ -206,7 +219,7 @@ impl<'a> Comparison<'a> {
         torn: Option<Torn>,
         live: BTreeMap<String, Begun>,
     ) -> Result<(BTreeMap<String, Begun>, Reconciliation)> {
-        self.found.torn = torn;
+        self.cut(wal, torn)?;
         self.compare_ended()?;
         let mut open = std::mem::take(&mut self.open);
         open.retain(|id, _| !live.contains_key(id));
@@ -222,6 +235,15 @@ impl<'a> Comparison<'a> {
         Ok((kept, self.found))
     }
 
+    /// What a crash left of the journal's last lines is cut off, and audited before, as a repair is.
+    fn cut(&mut self, wal: &Wal, torn: Option<Torn>) -> Result<()> {
+        let Some(Torn { at, bytes }) = torn else { return Ok(()) };
+        let note = AuditNote::new("JOURNAL_TAIL_CUT").with("at", at.to_string()).with("bytes", bytes.to_string());
+        self.ground.note(&note)?;
+        self.found.torn = torn;
+        wal.cut()
+    }
+
     /// The actions without an end in the journal: the rows may know more.
     fn compare_open(&mut self, wal: &Wal, open: BTreeMap<String, Begun>) -> Result<BTreeMap<String, Begun>> {
         let mut kept = BTreeMap::new();
@@ -229,14 +251,14 @@ impl<'a> Comparison<'a> {
             let row = self.ground.rows.find(&id)?;
             match row {
                 None => {
+                    self.repair(Repair::RowInserted(id.clone(), begun.status))?;
                     self.ground.rows.insert(&begun.row(&id))?;
-                    self.found.repairs.push(Repair::RowInserted(id.clone(), begun.status));
                 }
                 Some(row) if row.status == begun.status => {}
                 Some(row) if row.status == Status::Started => {
                     let settled = Settled { status: begun.status, result_ref: None, error: None, at: begun.at };
+                    self.repair(Repair::RowSettled(id.clone(), begun.status))?;
                     self.ground.rows.settle(&id, &[Status::Started], &settled, None)?;
-                    self.found.repairs.push(Repair::RowSettled(id.clone(), begun.status));
                 }
                 Some(row) => {
                     self.append_end(wal, &row)?;
@@ -254,9 +276,8 @@ impl<'a> Comparison<'a> {
     fn append_end(&mut self, wal: &Wal, row: &ActionRow) -> Result<()> {
         let (result_ref, error) = (row.result_ref.as_deref(), row.error.as_deref());
         let settled = Settled { status: row.status, result_ref, error, at: self.ground.clock.now() };
-        wal.append(&end_of(&row.action_id, &row.trace_id, &settled))?;
-        self.found.repairs.push(Repair::LineAppended(row.action_id.clone(), row.status.in_journal()));
-        Ok(())
+        self.repair(Repair::LineAppended(row.action_id.clone(), row.status.in_journal()))?;
+        wal.append(&end_of(&row.action_id, &row.trace_id, &settled)).map(drop)
     }
 
     /// The rows without an end: the journal must know of each.
@@ -283,15 +304,15 @@ impl<'a> Comparison<'a> {
     /// A row whose line in the journal is lost: something took it away, but what it says is known.
     fn restore(&mut self, wal: &Wal, row: ActionRow) -> Result<(String, Begun)> {
         let id = row.action_id.clone();
-        self.found.findings.push(format!("{id}: {} in the database, and the journal knows nothing of it", row.status));
+        self.finding(format!("{id}: {} in the database, and the journal knows nothing of it", row.status))?;
         let row = self.ground.rows.find(&id)?.unwrap_or(row);
         let begun = Begun::of_row(row);
+        self.repair(Repair::LineAppended(id.clone(), begun.status))?;
         wal.append(&line_of(&id, &begun))?;
         if begun.status == Status::NeedsHuman {
             let settled = Settled { status: begun.status, result_ref: None, error: None, at: begun.at };
             wal.append(&end_of(&id, &begun.trace, &settled))?;
         }
-        self.found.repairs.push(Repair::LineAppended(id.clone(), begun.status));
         Ok((id, begun))
     }
 }

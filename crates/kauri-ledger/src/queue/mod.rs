@@ -10,7 +10,7 @@
 //! The writer is a part that callers play in turn: whoever finds it free writes for all that wait. A lone caller so pays for its
 //! own commit and nothing else, and a thread of the queue's own, with two hand-overs for each commit, is not needed. A batch is
 //! written as soon as the one before is done, so nobody waits for a timer; what comes while its operations are carried out still
-//! goes with it, so that those who were just answered and come again need not wait for one commit more.
+//! goes with it. Who is woken by whom in between, and why, is in [`crate::group`].
 //!
 //! Each transaction writes its number into `writer_epochs`. After a commit whose answer was lost (the disk failed, the writer
 //! panicked) that row says whether it happened, and a caller is told *unknown* only if even that cannot be read.
@@ -35,12 +35,14 @@ use self::session::{Session, Sqlite, is_fatal};
 use self::transaction::{Ended, Progress, Submissions};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Group, Pace, Wake};
 
 /// How many submissions may wait.
 pub const CAPACITY: usize = 1_000;
 /// How many operations go into one transaction.
 pub const BATCH_OPS_MAX: usize = 100;
+/// How many submissions wait together, most of the time: room for so many is made at once.
+const BATCH_MOSTLY: usize = 32;
 /// How many batches one caller writes before it goes on with its own work: so many commits it may wait longer than others.
 const BATCHES_IN_A_ROW_MAX: usize = 8;
 /// How often a writer that panicked is started again.
@@ -108,6 +110,8 @@ struct Shared {
     capacity: usize,
     epoch: i64,
     state: Mutex<State>,
+    /// How long transactions take.
+    pace: Pace,
     /// Whoever waits for a place in the queue.
     places: Condvar,
 }
@@ -178,8 +182,8 @@ impl Queue {
             panics: 0,
             stats: QueueStats::default(),
         };
-        let (state, places) = (Mutex::new(state), Condvar::new());
-        Self { shared: Arc::new(Shared { connect, clock, alarm, capacity, epoch, state, places }) }
+        let (state, pace, places) = (Mutex::new(state), Pace::new(Arc::clone(&clock)), Condvar::new());
+        Self { shared: Arc::new(Shared { connect, clock, alarm, capacity, epoch, state, pace, places }) }
     }
 
     /// Executes one statement, and returns when it is durable.
@@ -232,10 +236,11 @@ impl Queue {
                 self.write_first(state);
             } else {
                 drop(state);
-                if at > 0 {
-                    return take(callers.wait(), at);
+                match at {
+                    0 => callers.wait_for_call(),
+                    1 => return take(callers.wait_second(), at),
+                    _ => return take(callers.wait(), at),
                 }
-                callers.wait_for_call();
             }
             if let Some(answers) = callers.end() {
                 return take(answers, at);
@@ -244,8 +249,8 @@ impl Queue {
         }
     }
 
-    /// Writes the batch that waits longest, then the next, some in a row, and wakes their callers. Who was answered comes again while
-    /// the next batch is written, and goes with it; if the part were handed on at once, half of the callers would always miss it.
+    /// Writes the batch that waits longest, then the next, some in a row, and has their callers woken. Who was answered comes again
+    /// while the next batch is written, and goes with that or with the one after it.
     fn write_first<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         for _ in 0..BATCHES_IN_A_ROW_MAX {
             // Taken whole, however large it is.
@@ -255,8 +260,8 @@ impl Queue {
             drop(state);
             let mut taken = Taken { queue: self, ops: 0, submissions: Vec::new(), groups: Vec::new() };
             taken.add(first);
-            let (session, answers) = self.write(session, &mut taken);
-            taken.tell(answers);
+            let (session, answers) = self.shared.pace.time(|| self.write(session, &mut taken));
+            taken.tell(answers, self.shared.pace.wake());
             state = self.state();
             state.session = session;
         }
@@ -404,7 +409,7 @@ impl Queue {
             std::mem::take(&mut state.waiting)
         };
         for batch in waiting {
-            batch.callers.tell(to_be_taken(not_applied(&batch.submissions, why)));
+            batch.callers.tell(to_be_taken(not_applied(&batch.submissions, why)), Wake::All);
         }
         self.shared.places.notify_all();
         let alarm = || (self.shared.alarm)(&format!("writer queue: {why}"));
@@ -478,9 +483,13 @@ impl State {
         self.depth += 1;
         self.stats.depth_max = self.stats.depth_max.max(self.depth);
         if self.waiting.back().is_none_or(|batch| batch.ops + ops.len() > BATCH_OPS_MAX) {
-            self.waiting.push_back(Batch { submissions: Vec::new(), ops: 0, callers: Arc::new(Group::new()) });
+            let submissions = Vec::with_capacity(BATCH_MOSTLY);
+            self.waiting.push_back(Batch { submissions, ops: 0, callers: Arc::new(Group::new()) });
         }
         let batch = self.waiting.back_mut().expect("there is one now");
+        if batch.submissions.len() == 1 {
+            batch.callers.join_second();
+        }
         batch.ops += ops.len();
         batch.submissions.push(ops);
         (Arc::clone(&batch.callers), batch.submissions.len() - 1)
@@ -512,14 +521,17 @@ impl Taken<'_> {
         let Batch { mut submissions, ops, callers } = batch;
         self.ops += ops;
         self.groups.push((callers, submissions.len()));
-        self.submissions.append(&mut submissions);
+        match self.submissions.is_empty() {
+            true => self.submissions = submissions,
+            false => self.submissions.append(&mut submissions),
+        }
     }
 
-    fn tell(self, answers: Vec<Result<Applied>>) {
+    fn tell(self, answers: Vec<Result<Applied>>, wake: Wake) {
         assert_eq!(answers.len(), self.submissions.len(), "every submission has its answer");
         let mut answers = answers.into_iter();
         for (callers, count) in self.groups {
-            callers.tell(to_be_taken(answers.by_ref().take(count).collect()));
+            callers.tell(to_be_taken(answers.by_ref().take(count)), wake);
         }
     }
 }
@@ -538,7 +550,7 @@ impl Submissions for Taken<'_> {
 /// The session, if it can be used again, and an answer for each submission.
 type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
 
-fn to_be_taken(answers: Vec<Result<Applied>>) -> Answers {
+fn to_be_taken(answers: impl IntoIterator<Item = Result<Applied>>) -> Answers {
     answers.into_iter().map(|answer| Mutex::new(Some(answer))).collect()
 }
 

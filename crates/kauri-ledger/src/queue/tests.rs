@@ -176,6 +176,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(name: &str, capacity: usize) -> Self {
+        Self::with_clock(name, capacity, |clock| clock)
+    }
+
+    /// A queue that is told the time by another clock.
+    fn with_clock<C: Clock>(name: &str, capacity: usize, other: impl FnOnce(Arc<ManualClock>) -> Arc<C>) -> Self {
         let directory = std::env::temp_dir().join(format!("kauri-queue-{name}-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let path = directory.join("db");
@@ -194,7 +199,7 @@ impl Fixture {
             move |why: &str| alarms.lock().unwrap().push(why.to_owned())
         };
         let first = reconnect().unwrap();
-        let queue = Queue::with(first, Box::new(reconnect), 1, clock.clone(), Box::new(alarm), capacity);
+        let queue = Queue::with(first, Box::new(reconnect), 1, other(Arc::clone(&clock)), Box::new(alarm), capacity);
         Self { directory, orders, clock, alarms, queue }
     }
 
@@ -586,9 +591,33 @@ fn an_operation_that_changes_another_number_of_rows_fails_its_submission() {
     assert_eq!(fixture.queue.submit_batch([insert(7), update()]).unwrap(), Applied { rows: 2 });
 }
 
+/// A clock by which every write takes long.
+struct Slow(Arc<ManualClock>);
+
+impl Clock for Slow {
+    fn now(&self) -> Timestamp {
+        self.0.advance(Duration::from_millis(2));
+        self.0.now()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.0.pause(time);
+    }
+}
+
 #[test]
 fn many_callers_get_what_they_asked_for() {
-    let fixture = Fixture::new("many", 16);
+    check_many(&Fixture::new("many", 16));
+}
+
+#[test]
+fn many_callers_get_what_they_asked_for_when_writes_take_long() {
+    let fixture = Fixture::with_clock("many-slow", 16, |clock| Arc::new(Slow(clock)));
+    check_many(&fixture);
+    assert_eq!(fixture.queue.shared.pace.wake(), Wake::All);
+}
+
+fn check_many(fixture: &Fixture) {
     std::thread::scope(|scope| {
         for caller in 0..32_i64 {
             let queue = &fixture.queue;

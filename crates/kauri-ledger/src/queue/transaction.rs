@@ -84,6 +84,7 @@ fn begin(session: &mut dyn Session) -> Step<()> {
 /// All submissions, and those that come meanwhile, up to the first that fails. Whether none did.
 fn together(session: &mut dyn Session, batch: &mut dyn Submissions, progress: &mut Progress) -> Step<bool> {
     loop {
+        progress.answers.reserve(batch.all().len() - progress.answers.len());
         while let Some(ops) = batch.all().get(progress.answers.len()) {
             let at = progress.answers.len();
             let answer = execute(session, ops).map_err(|error| abort(session, Some(at), error))?;

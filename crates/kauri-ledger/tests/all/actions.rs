@@ -1,8 +1,15 @@
 //! Actions: begun, ended, orphaned, reconciled, decided about.
 
 use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use kauri_ledger::{Artifact, Begin, Decision, Error, Ledger, Reconciliation, Repair, Status, WalLine};
+use kauri_disk::{Disk, OsDisk};
+use kauri_ledger::{
+    Actions, Artifact, Audit, Begin, Database, Decision, Error, Ground, Ledger, ManualClock, Reconciliation, Redactor,
+    Repair, Status, Timestamp, WalLine,
+};
 
 use crate::scratch::Scratch;
 
@@ -147,6 +154,39 @@ fn an_action_ends_once() {
     assert_eq!(ledger.check().unwrap(), []);
 }
 
+/// A repair is audited before it is made: with an audit that cannot be written, journal and rows stay as they are.
+fn nothing_is_repaired_without_an_audit(scratch: &Scratch, name: &str) {
+    let state = || {
+        let sql = scratch.sql();
+        let mut rows = sql.prepare("SELECT action_id, status, result_ref FROM actions ORDER BY 1").unwrap();
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let rows: Vec<(String, String, Option<String>)> =
+            rows.query_map([], row).unwrap().map(Result::unwrap).collect();
+        (scratch.read(WAL), rows)
+    };
+    let (before, _lock) = (state(), scratch.lock());
+    // The day ends, and the place of the next is gone.
+    let place = scratch.directory("no-audit");
+    let clock = Arc::new(ManualClock::new(Timestamp(0)));
+    let disk = |path: &Path| -> Arc<dyn Disk> { Arc::new(OsDisk::new(path).unwrap()) };
+    let audit = Audit::open(disk(&place), clock.clone(), Redactor::new()).unwrap();
+    std::fs::remove_dir_all(&place).unwrap();
+    clock.advance(Duration::from_secs(86_400));
+    let (runtime, artifacts) = (scratch.home().join("runtime"), scratch.home().join("artifacts"));
+    std::fs::create_dir_all(&artifacts).unwrap();
+    let database = Database::open(&runtime, clock.clone(), |_| {}).unwrap();
+    let ground = Ground {
+        journal: disk(&runtime),
+        artifacts: disk(&artifacts),
+        rows: Arc::new(database),
+        audit: Some(Arc::new(audit)),
+        clock,
+        redactor: Redactor::new(),
+    };
+    assert!(Actions::open(ground).is_err(), "{name}: told without an audit");
+    assert_eq!(state(), before, "{name}");
+}
+
 /// Each case of the table in the docs: how it came about, what is repaired, what the row says then.
 #[test]
 fn what_has_one_right_answer_is_repaired() {
@@ -217,6 +257,7 @@ fn what_has_one_right_answer_is_repaired() {
             complete(&scratch.ledger().0, "a");
         }
         change(&scratch);
+        nothing_is_repaired_without_an_audit(&scratch, name);
         let (ledger, found) = scratch.ledger();
         assert_eq!((found.repairs, found.findings), (repairs, vec![]), "{name}");
         assert_eq!(status(&ledger, "a"), Some(expected), "{name}");
@@ -409,7 +450,7 @@ fn a_decision_that_cannot_be_audited_is_not_made() {
     let (ledger, _) = scratch.ledger();
     drop(ledger.begin("a", "t", "x").unwrap());
     // A new day, whose file cannot be made: its name is a directory's.
-    clock.advance(std::time::Duration::from_secs(86_400));
+    clock.advance(Duration::from_secs(86_400));
     std::fs::create_dir(scratch.home().join("audit/2026-02-22.jsonl")).unwrap();
     assert!(ledger.resolve("a", &Decision::Retry).is_err());
     assert_eq!(ledger.actions().orphans().len(), 1, "nothing is decided");
@@ -446,6 +487,7 @@ fn a_torn_tail_is_cut_off_reported_and_audited() {
     complete(&scratch.ledger().0, "a");
     let whole = scratch.read(WAL);
     scratch.write(WAL, &format!("{whole}{}", r#"{"action_id":"b","trace"#));
+    nothing_is_repaired_without_an_audit(&scratch, "torn");
     let (ledger, found) = scratch.ledger();
     let torn = found.torn.expect("a torn tail");
     assert_eq!((torn.at, torn.bytes), (whole.len() as u64, 23));

@@ -58,6 +58,12 @@ fn what_was_running_stays_stopped_after_the_switch_is_cleared() {
     assert!(watch.is_stopped());
     other.clear().unwrap();
     assert!(watch.is_stopped());
+    // Thrown and taken back by somebody else before anybody looked: who was running then stops all the same.
+    let (watch, later) = (ledger.watch(), KillSwitch::of(&scratch.home(), Arc::new(SystemClock)));
+    assert!(!later.clear().unwrap() && !watch.is_stopped(), "it was not thrown");
+    assert!(later.throw("for a moment").unwrap() && later.clear().unwrap());
+    assert!(watch.is_stopped() && !ledger.watch().is_stopped() && !later.watch().is_stopped());
+    assert_eq!(scratch.read("runtime/KILL_SWITCH.resumed").lines().count(), 3, "once for each time it was thrown");
     // And it is told when it is taken back here, although it was thrown elsewhere.
     other.throw("from outside, again").unwrap();
     ledger.resume().unwrap();
