@@ -191,12 +191,7 @@ impl<'a> WriteTxn<'a> {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
-        if let Turn::Taken(_, state) = &self.turn
-            && !planted!(CommitBeforeThrough)
-        {
-            // While it can be rolled back: nothing else was written.
-            state.pager.flush()?;
-        }
+        self.flush()?;
         // From here on there is nothing to roll back.
         let before = self.before.take();
         let (store, pending) = match &mut self.turn {
@@ -217,8 +212,18 @@ impl<'a> WriteTxn<'a> {
         finished
     }
 
+    /// Writes what is on its way through to the file, while the transaction can be rolled back.
+    fn flush(&self) -> Result<()> {
+        match &self.turn {
+            Turn::Taken(_, state) if !planted!(CommitBeforeThrough) => state.pager.flush(),
+            // The transaction around it does.
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the changes a version of the store, and gives the turn up without waiting for it: how it is read, and what is left to do.
     pub(crate) fn commit_early(mut self, durability: Durability) -> Result<(kauri_arena::Early, Catalog, Pending)> {
+        self.flush()?;
         let before = self.before.take().expect("a transaction is committed once").catalog;
         let Turn::Taken(store, state) = &mut self.turn else { unreachable!("a nested transaction merges") };
         // As it is when the version is sealed: a checkpoint may be made on top of it.

@@ -115,6 +115,7 @@ fn early_commit_that_nobody_waits_for_is_there_when_the_store_is_opened_again() 
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 fn threads_that_commit_early_lose_nothing() {
     const THREADS: u64 = 4;
     const EACH: u64 = 300;
