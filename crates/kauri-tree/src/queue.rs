@@ -7,8 +7,8 @@
 //!
 //! While a leader waits for its commit to be durable, the next one gathers: what comes meanwhile could not be written sooner, and in one
 //! transaction each page is copied once for all of it. If that is much, it is applied meanwhile. When the disk is idle again, those who
-//! were just answered are about to come back: the leader lets them run first, a few times, as long as more come. A lone change waits for
-//! nobody.
+//! were just answered are about to come back: the leader lets them run first, a few times, as long as more come. A lone change, and one
+//! after another, waits for nobody.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -136,7 +136,7 @@ impl Queue {
     /// Takes the writer's turn, and commits what waits by then.
     fn lead(&self, store: &Store) {
         let lead = Lead(self);
-        if self.lock().bytes < GATHER_BYTES_MAX {
+        if self.is_shared() {
             store.wait_for_round();
             self.gather();
         }
@@ -144,6 +144,12 @@ impl Queue {
         let group = self.take();
         std::mem::forget(lead);
         commit_group(store, txn, group);
+    }
+
+    /// Whether several commit at a time, and not much: then it is worth gathering.
+    fn is_shared(&self) -> bool {
+        let waiting = self.lock();
+        waiting.bytes < GATHER_BYTES_MAX && (waiting.entries.len() > 1 || waiting.taken > 1)
     }
 
     /// How many wait, and how many were taken last.

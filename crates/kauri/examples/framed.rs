@@ -7,14 +7,17 @@
 //! ```
 //!
 //! It says an item, keeps an artifact and a file, waits for the answer to the file, and ends. With a word as its argument it does one
-//! thing wrong: `no-frame`, `gap`, `other-attempt`, `other-run`, `after-terminal`, `cut-off`, `no-end`, `size`, `failed`.
+//! thing wrong: `no-frame`, `gap`, `other-attempt`, `other-run`, `after-terminal`, `cut-off`, `no-end`, `size`, `failed`. With `steps` it
+//! does something once, sends an invoice as an action, and waits for a moment and for a signal: started anew as often as it must be. With
+//! `doubt` it does not know whether its invoice was sent, and waits until somebody has decided.
 #![expect(clippy::disallowed_methods, reason = "a program at the edge: its run is told by the environment")]
 
 use std::io::{self, BufRead, Read, Write};
 
 use kauri::wire::pack::{Map, MapBuf};
 use kauri::wire::run::{
-    ArtifactChunk, Envelope, Event, EventType, FileWrite, Level, PREFIX_BYTES, RunFrame, frame_length,
+    ArtifactChunk, Envelope, Event, EventType, FileWrite, Level, PREFIX_BYTES, RunFrame, StepRequest, StepStatus,
+    StepWish, frame_length,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -67,13 +70,84 @@ impl<W: Write> Says<W> {
     }
 }
 
-/// The answer that comes next on standard input.
-fn answer(from: &mut impl Read) -> Result<(u64, bool)> {
+/// The frame that comes next on standard input.
+fn body(from: &mut impl Read) -> Result<Vec<u8>> {
     let mut prefix = [0; PREFIX_BYTES];
     from.read_exact(&mut prefix)?;
     let mut body = vec![0; frame_length(prefix)?];
     from.read_exact(&mut body)?;
-    match RunFrame::decode(&body)? {
+    Ok(body)
+}
+
+/// Durable steps, asked for one after the other.
+struct Steps<'a, W, R> {
+    says: &'a mut Says<W>,
+    from: &'a mut R,
+    asked: u64,
+}
+
+/// What a step came to: its status, its bytes and its text.
+type Came = (StepStatus, Vec<u8>, String);
+
+impl<W: Write, R: Read> Steps<'_, W, R> {
+    fn ask(&mut self, wish: StepWish, name: &str, with: impl FnOnce(&mut StepRequest<'_>)) -> Result<Came> {
+        self.asked += 1;
+        let mut request = StepRequest::new(self.asked, wish, name);
+        with(&mut request);
+        self.says.frame(&RunFrame::StepRequest(request))?;
+        let body = body(self.from)?;
+        match RunFrame::decode(&body)? {
+            RunFrame::StepAnswer(answer) if answer.request_id == self.asked => {
+                if answer.status == StepStatus::Parked {
+                    // It is started anew when what it waits for has come.
+                    std::process::exit(0);
+                }
+                Ok((
+                    answer.status,
+                    answer.data.unwrap_or_default().to_vec(),
+                    answer.text.unwrap_or_default().to_owned(),
+                ))
+            }
+            other => Err(format!("expected the answer to step {}, found {other:?}", self.asked).into()),
+        }
+    }
+
+    /// Waits for a decision about an action, and says what was decided.
+    fn doubt(&mut self) -> Result<()> {
+        let (status, ..) = self.ask(StepWish::BeginAction, "invoice", |request| request.text = Some("an invoice"))?;
+        if status == StepStatus::Begun {
+            self.ask(StepWish::ActionInDoubt, "invoice", |_| ())?;
+        }
+        self.says.log(&format!("the invoice is {status}"))?;
+        self.says.event(EventType::RunComplete, Map::EMPTY)
+    }
+
+    /// All that a script can ask for.
+    fn take_all(&mut self) -> Result<()> {
+        if self.ask(StepWish::Recall, "charge", |_| ())?.0 == StepStatus::Absent {
+            self.says.log("charging")?;
+            self.ask(StepWish::Record, "charge", |request| request.data = Some(b"42"))?;
+        }
+        let (status, _, id) =
+            self.ask(StepWish::BeginAction, "invoice", |request| request.text = Some("an invoice"))?;
+        if status == StepStatus::Begun {
+            self.says.log(&format!("an invoice, {}", if id.is_empty() { "without an id" } else { "with an id" }))?;
+            self.ask(StepWish::ActionDone, "invoice", |request| request.data = Some(b"sent"))?;
+        }
+        self.ask(StepWish::SleepUntil, "long ago", |request| request.due_ms = Some(1))?;
+        let (status, _, why) = self.ask(StepWish::Enqueue, "more", |request| {
+            (request.text, request.params) = (Some("nothing"), Some(Map::EMPTY));
+        })?;
+        self.says.log(&format!("{status}: {why}"))?;
+        let (_, said, _) = self.ask(StepWish::WaitForSignal, "go", |_| ())?;
+        self.says.log(&format!("go {}", String::from_utf8_lossy(&said)))?;
+        self.says.event(EventType::RunComplete, Map::EMPTY)
+    }
+}
+
+/// The answer to a file.
+fn answer(from: &mut impl Read) -> Result<(u64, bool)> {
+    match RunFrame::decode(&body(from)?)? {
         RunFrame::FileWriteAck(ack) => Ok((ack.write_id, ack.ok)),
         other => Err(format!("expected the answer to a file, found {other:?}").into()),
     }
@@ -93,6 +167,8 @@ fn main() -> Result<()> {
     let mut says = Says { out: io::stdout().lock(), run_id, attempt, seq: 0 };
     says.log(job.trim())?;
     match &*wrong {
+        "doubt" => return Steps { says: &mut says, from: &mut input, asked: 0 }.doubt(),
+        "steps" => return Steps { says: &mut says, from: &mut input, asked: 0 }.take_all(),
         "no-frame" => says.out.write_all(b"this is a line, and no frame\n")?,
         "gap" => says.seq += 1,
         "cut-off" => says.out.write_all(&[0, 0, 1, 0, 0x81])?,

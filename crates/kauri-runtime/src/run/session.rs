@@ -14,7 +14,7 @@ use std::fmt;
 
 use kauri_wire::WireError;
 use kauri_wire::pack::Value;
-use kauri_wire::run::{ArtifactChunk, Envelope, Event, FileWrite, RunFrame, RunResult, RunStatus};
+use kauri_wire::run::{ArtifactChunk, Envelope, Event, FileWrite, RunFrame, RunResult, RunStatus, StepRequest};
 
 use super::artifact::ARTIFACT_BYTES_MAX;
 use super::contract::Contract;
@@ -54,6 +54,8 @@ pub enum Heard<'a> {
     File(FileWrite<'a>),
     /// How the executor ended.
     Result(RunResult<'a>),
+    /// A durable step that is asked for.
+    Step(StepRequest<'a>),
 }
 
 /// Why a frame is not part of the session.
@@ -128,6 +130,13 @@ pub enum Refusal {
         /// What came.
         found: u64,
     },
+    /// A step's number was used before.
+    StepOrder {
+        /// The least that had to come.
+        expected: u64,
+        /// What came.
+        found: u64,
+    },
     /// The bytes ended inside a frame before the run had ended.
     CutOff {
         /// How many bytes of the frame there were.
@@ -168,6 +177,9 @@ impl fmt::Display for Refusal {
             Self::Direction => f.write_str("expected a frame of an executor, found one that only the runtime sends"),
             Self::WriteOrder { expected, found } => {
                 write!(f, "expected file write {expected} or later, found write {found}")
+            }
+            Self::StepOrder { expected, found } => {
+                write!(f, "expected step request {expected} or later, found request {found}")
             }
             Self::CutOff { bytes } => write!(f, "expected a whole frame, found {bytes} bytes of one"),
         }
@@ -235,6 +247,7 @@ pub struct Session {
     result: Option<RunStatus>,
     open: BTreeMap<String, Chunks>,
     last_write: u64,
+    last_step: u64,
     refused: u64,
     fault: Option<Refusal>,
 }
@@ -252,7 +265,8 @@ impl Session {
     #[must_use]
     pub const fn new(of: SessionOf) -> Self {
         let last_seq = of.last_seq;
-        Self { of, last_seq, ended: None, result: None, open: BTreeMap::new(), last_write: 0, refused: 0, fault: None }
+        let open = BTreeMap::new();
+        Self { of, last_seq, ended: None, result: None, open, last_write: 0, last_step: 0, refused: 0, fault: None }
     }
 
     /// Takes the next frame, or what stood in its place.
@@ -319,7 +333,8 @@ impl Session {
             RunFrame::Event(envelope) => self.take_event(envelope),
             RunFrame::ArtifactChunk(chunk) => self.take_chunk(chunk),
             RunFrame::FileWrite(file) => self.take_file(file),
-            RunFrame::FileWriteAck(_) => Err(Refusal::Direction),
+            RunFrame::StepRequest(request) => self.take_step(request),
+            RunFrame::FileWriteAck(_) | RunFrame::StepAnswer(_) => Err(Refusal::Direction),
             RunFrame::RunResult(result) => {
                 self.result = Some(result.status);
                 Ok(Heard::Result(result))
@@ -423,6 +438,17 @@ impl Session {
             self.last_write = file.write_id;
         }
         Ok(Heard::File(file))
+    }
+
+    /// Numbers of steps grow.
+    fn take_step<'a>(&mut self, request: StepRequest<'a>) -> Result<Heard<'a>, Refusal> {
+        self.check_open()?;
+        let (expected, found) = (self.last_step.saturating_add(1), request.request_id);
+        if found < expected {
+            return Err(Refusal::StepOrder { expected, found });
+        }
+        self.last_step = found;
+        Ok(Heard::Step(request))
     }
 }
 

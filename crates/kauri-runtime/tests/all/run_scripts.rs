@@ -21,7 +21,7 @@ use crate::setup::Setup;
 const DONE: Outcome = Outcome::Success { skipped: false };
 
 /// What happened, in order.
-type Told = Arc<Mutex<Vec<String>>>;
+pub(crate) type Told = Arc<Mutex<Vec<String>>>;
 
 /// A script that tells what is called, and of which state its run is in the store then.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ fn cancel_itself(teller: &Teller, cx: &Context) -> Result<(), ScriptError> {
 }
 
 /// Something that is acquired and released, and tells it.
-struct Room(Told);
+pub(crate) struct Room(pub(crate) Told);
 
 impl Resource for Room {
     fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {

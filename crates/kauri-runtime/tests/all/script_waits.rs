@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use kauri_runtime::run::script::{
-    ActionError, Context, Crew, Held, Resource, RunInfo, Rust, Script, ScriptError, Stop,
-};
+use kauri_runtime::run::script::{ActionError, Context, Crew, Rust, Script, ScriptError};
 use kauri_runtime::run::{
     ActionLedger, ActionStanding, ActionTrouble, AskedAction, BegunAction, Class, FanOut, Ingestion, Outcome, Retry,
     Run, Runs, Scripted, State, StepKind, Submission, Takeover,
@@ -14,13 +12,11 @@ use kauri_runtime::{Policy, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::{RunId, Timestamp};
 
+use crate::run_scripts::{Room, Told};
 use crate::runs::CREW;
 use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
-
-/// What happened, in order.
-type Told = Arc<Mutex<Vec<String>>>;
 
 /// How an action stands.
 #[derive(Clone)]
@@ -106,22 +102,6 @@ impl Script for Waiter {
 
     fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
         self.tell("cleanup");
-        Ok(())
-    }
-}
-
-struct Room(Told);
-
-impl Resource for Room {
-    fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
-        self.0.lock().unwrap().push("acquired".to_owned());
-        Ok(Arc::new(Room(Arc::clone(&self.0))))
-    }
-}
-
-impl Held for Room {
-    fn release(&self, _: &Stop) -> Result<(), ScriptError> {
-        self.0.lock().unwrap().push("released".to_owned());
         Ok(())
     }
 }

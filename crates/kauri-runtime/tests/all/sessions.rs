@@ -9,6 +9,7 @@ use kauri_runtime::run::{
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{
     ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, Frames, RunFrame, RunResult, RunStatus,
+    StepAnswer, StepRequest, StepStatus, StepWish,
 };
 
 const ITEM: &[u8] = include_bytes!("../../../kauri-wire/tests/data/run_ipc/item_event.bin");
@@ -66,6 +67,7 @@ fn name(heard: &Heard<'_>) -> String {
         Heard::Chunk(chunk) => format!("chunk {}", chunk.seq),
         Heard::File(file) => format!("file {}", file.filename),
         Heard::Result(result) => format!("result {}", result.status),
+        Heard::Step(request) => format!("step {} {}", request.request_id, request.wish),
     }
 }
 
@@ -276,6 +278,21 @@ fn frames_after_the_result_and_frames_of_the_other_side_are_refused() {
     refuses(&of("r", 0), &late, 1, &Refusal::AfterResult, SUCCESS);
     let ack = bytes(&[RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: true, error: None })]);
     refuses(&of("r", 0), &ack, 0, &Refusal::Direction, Outcome::ExecutorCrash);
+    let answer = StepAnswer { request_id: 1, status: StepStatus::Absent, data: None, text: None };
+    let answer = bytes(&[RunFrame::StepAnswer(answer)]);
+    refuses(&of("r", 0), &answer, 0, &Refusal::Direction, Outcome::ExecutorCrash);
+}
+
+#[test]
+fn step_requests_have_growing_numbers_and_none_comes_after_the_end() {
+    let step = |request_id| RunFrame::StepRequest(StepRequest::new(request_id, StepWish::Recall, "charge"));
+    let mut session = Session::new(of("r", 0));
+    for request_id in [1, 2, 7] {
+        assert!(matches!(session.hear(Ok(step(request_id))), Ok(Heard::Step(heard)) if heard.request_id == request_id));
+    }
+    assert_eq!(session.hear(Ok(step(7))), Err(Refusal::StepOrder { expected: 8, found: 7 }));
+    let end = event(1, "0.1.0", &Event::RunComplete { summary: None });
+    refuses(&of("r", 0), &bytes(&[end, step(1)]), 1, &Refusal::AfterTerminal, SUCCESS);
 }
 
 #[test]

@@ -113,6 +113,11 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// At most `most` bytes, or nothing.
+    pub(crate) fn optional_bytes(&self, most: usize) -> Result<Option<&'a [u8]>, WireError> {
+        self.some().map(|field| field.bytes(most)).transpose()
+    }
+
     /// A map.
     pub(crate) fn map(&self) -> Result<Map<'a>, WireError> {
         match self.value()? {

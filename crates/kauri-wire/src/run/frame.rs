@@ -1,4 +1,4 @@
-//! One run frame: its length prefix, and the five things it can be.
+//! One run frame: its length prefix, and the seven things it can be.
 
 use alloc::vec::Vec;
 
@@ -7,6 +7,7 @@ use crate::pack::{Map, MapBuf, Value};
 use crate::run::envelope::Envelope;
 use crate::run::event::{EventType, words};
 use crate::run::fields::pick;
+use crate::run::step::{STEP_ANSWER, STEP_REQUEST, StepAnswer, StepRequest};
 
 /// The bytes of a frame's length.
 pub const PREFIX_BYTES: usize = 4;
@@ -64,6 +65,10 @@ pub enum RunFrame<'a> {
     FileWriteAck(FileWriteAck<'a>),
     /// How the executor ended.
     RunResult(RunResult<'a>),
+    /// A durable step that the executor asks for.
+    StepRequest(StepRequest<'a>),
+    /// The answer to it.
+    StepAnswer(StepAnswer<'a>),
 }
 
 /// Part of an artifact. The artifact event that follows the last part commits them.
@@ -157,6 +162,8 @@ impl<'a> RunFrame<'a> {
             FILE_WRITE => decode_file_write(map).map(Self::FileWrite),
             FILE_WRITE_ACK => decode_file_write_ack(map).map(Self::FileWriteAck),
             RUN_RESULT => decode_run_result(map).map(Self::RunResult),
+            STEP_REQUEST => StepRequest::decode(map).map(Self::StepRequest),
+            STEP_ANSWER => StepAnswer::decode(map).map(Self::StepAnswer),
             _ => {
                 kind.word(EventType::from_word)?;
                 Envelope::from_map(map).map(Self::Event)
@@ -188,6 +195,8 @@ impl<'a> RunFrame<'a> {
         let mut map = MapBuf::new();
         match self {
             Self::Event(envelope) => return envelope.to_map(),
+            Self::StepRequest(request) => return request.to_map(),
+            Self::StepAnswer(answer) => return answer.to_map(),
             Self::ArtifactChunk(chunk) => {
                 check_data(chunk.data)?;
                 check_texts(&[Some(chunk.artifact_id)])?;
@@ -236,7 +245,7 @@ impl<'a> RunFrame<'a> {
     }
 }
 
-fn check_data(data: &[u8]) -> Result<(), WireError> {
+pub(crate) fn check_data(data: &[u8]) -> Result<(), WireError> {
     match data.len() {
         0..=DATA_BYTES_MAX => Ok(()),
         length => Err(error::too_big(0, "data of 8388608 bytes at most", length)),

@@ -46,7 +46,7 @@ fn messages_and_intents_are_read_in_place() {
 #[test]
 fn run_frames_are_read_in_place() {
     let pipe = run_frames().concat();
-    assert_eq!(check(|| Frames::new(&pipe).filter(Result::is_ok).count()), 12);
+    assert_eq!(check(|| Frames::new(&pipe).filter(Result::is_ok).count()), 14);
     for frame in run_frames() {
         let body = &frame[PREFIX_BYTES..];
         let map = check(|| Map::decode(body)).unwrap();

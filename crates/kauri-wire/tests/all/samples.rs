@@ -3,6 +3,7 @@
 use kauri_wire::pack::{ArrayBuf, MapBuf};
 use kauri_wire::run::{
     ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, Level, RunFrame, RunResult, RunStatus,
+    StepAnswer, StepRequest, StepStatus, StepWish,
 };
 use kauri_wire::{Flags, Intent, Message, MessageId, Timestamp, TraceId, WorkerId};
 
@@ -57,11 +58,19 @@ pub(crate) fn run_frames() -> Vec<Vec<u8>> {
     let mut frames: Vec<_> = events.iter().map(|event| encode(event_frame(event, event.payload().view()))).collect();
     let outcome =
         RunResult { status: RunStatus::Crash, message: some, error_type: None, stack: some, proxy_used: Some(data) };
+    let enqueue = StepRequest::new(8, StepWish::Enqueue, "pages");
     frames.extend([
         encode(RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"png" })),
         encode(RunFrame::FileWrite(FileWrite { write_id: 7, filename: "f", content_type: "t", data: b"" })),
         encode(RunFrame::FileWriteAck(FileWriteAck { write_id: 7, ok: false, error: some })),
         encode(RunFrame::RunResult(outcome)),
+        encode(RunFrame::StepRequest(StepRequest { text: some, params: Some(data), ..enqueue })),
+        encode(RunFrame::StepAnswer(StepAnswer {
+            request_id: 8,
+            status: StepStatus::Done,
+            data: Some(b"\0"),
+            text: some,
+        })),
     ]);
     frames
 }

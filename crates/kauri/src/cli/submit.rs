@@ -24,6 +24,7 @@ Examples:
   kauri submit mail --input @letter.json --key order-17 --wait
   kauri submit digest --at 2026-12-24T18:00:00Z --tag season=winter
   kauri submit digest --at 2h --deadline 3h
+  kauri submit crawl --concurrency-key example.org --concurrency 2
   kauri submit digest --key today --within 24h --after job-019d2c5e-7a10-7c3e-8f00-0123456789ab --on-failed skip
 
 It is in the store when this returns, and survives. If no instance runs, it begins with the next `kauri up`.
@@ -47,6 +48,12 @@ pub(crate) struct Args {
     /// What becomes of it if one of those fails: it fails too, is skipped, or runs all the same
     #[arg(long, value_name = "POLICY", value_parser = ["fail", "skip", "continue"], requires = "after")]
     on_failed: Option<String>,
+    /// At most --concurrency jobs with this key are under way at a time, of whatever class; the others wait in the order in which they came
+    #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    concurrency_key: Option<String>,
+    /// How many jobs with the key may be under way for this one to begin; 1 without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "concurrency_key")]
+    concurrency: Option<u32>,
     /// Not before this moment, as 2026-12-24T18:00:00Z, or so long from now, as 2h
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<i64>,
@@ -132,6 +139,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         "within_ms": args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
         "after": args.after,
         "on_failed": args.on_failed,
+        "concurrency_key": args.concurrency_key,
+        "concurrency": args.concurrency,
         "at_ms": args.at,
         "deadline_ms": args.deadline,
         "urgent": args.priority > 0,

@@ -166,6 +166,14 @@ fn submit(runs: &Runs, args: &Value) -> Answer {
         Some("continue") => job.on_failed(OnFailed::Continue),
         Some(_) => return Err(bad("on_failed", "`fail`, `skip` or `continue`")),
     };
+    let limit = count(args, "concurrency")?.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    match (text(args, "concurrency_key")?, limit) {
+        (Some("") | None, Some(_)) => return Err(bad("concurrency_key", "a key, whose jobs `concurrency` limits,")),
+        (Some(""), None) => return Err(bad("concurrency_key", "a text that is not empty")),
+        (Some(_), Some(0)) => return Err(bad("concurrency", "a number of one or more")),
+        (Some(key), limit) => job = job.some_at_a_time(key, limit.unwrap_or(1)),
+        (None, None) => {}
+    }
     if let Some(at) = number(args, "at_ms")? {
         job = job.at(Timestamp(at));
     }

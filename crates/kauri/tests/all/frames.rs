@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::homes::Scratch;
-use crate::instances::{Up, home, log, objects, on};
+use crate::instances::{Up, home, log, objects, on, show, wait_until};
 
 /// The program in `examples/framed.rs`, which is built with the tests.
 fn program() -> PathBuf {
@@ -104,5 +104,27 @@ fn a_refused_command_is_tried_again_as_any_that_crashed() {
     let (home, up) = started("frames-again", &["gap"], "retry = { attempts = 2, pause = \"1ms\" }");
     let last = ended(&home, &up.submit(&["gap"]));
     assert_eq!((&last["outcome"], &last["attempt"]), (&json!("executor_crash"), &json!(2)), "{last}");
+    up.kill();
+}
+
+#[test]
+fn a_command_asks_for_durable_steps_and_is_started_anew_when_what_it_waits_for_has_come() {
+    let (home, up) = started("frames-steps", &["steps"], "");
+    let run = up.submit(&["steps", "--input", "7"]);
+    wait_until("parked", || show(&home, &run)["state"] == "parked");
+    // No process waits, and what was recorded survives the instance.
+    let said = log(&home, &run);
+    let first = ["7", "charging", "an invoice, with an id", "failed: the first run's class allows none"];
+    assert_eq!(said, first);
+    up.kill();
+    let (up, _) = Up::start(&home);
+    assert_eq!(on(&home, &["runs", "signal", &run, "go", "--payload", "now"]).status.code(), Some(0));
+    let last = ended(&home, &run);
+    assert_eq!((&last["outcome"], &last["attempt"]), (&json!("success"), &json!(1)), "{last}");
+    // Nothing that was recorded was done again.
+    let again = ["7", "failed: the first run's class allows none", "go now"];
+    assert_eq!(log(&home, &run), [&first[..], &again[..]].concat());
+    let actions = objects(&on(&home, &["ledger", "actions", "--json"]).stdout);
+    assert_eq!(actions.iter().filter(|action| action["status"] == "COMPLETED").count(), 1, "{actions:?}");
     up.kill();
 }

@@ -216,6 +216,33 @@ retry = { attempts = 1 }
     up.kill();
 }
 
+#[test]
+fn only_so_many_jobs_with_a_concurrency_key_are_under_way_at_a_time() {
+    // One fails if another is at it; two wait for each other.
+    let config = r#"
+[job.alone]
+command = ["sh", "-c", "mkdir busy && sleep 0.1 && rmdir busy"]
+concurrency = 3
+[job.pair]
+command = ["sh", "-c", "touch here-$KAURI_RUN_ID; until [ $(ls here-* | wc -l) = 2 ]; do sleep 0.02; done"]
+concurrency = 3
+"#;
+    let home = home("work-gate", config);
+    let (up, _) = Up::start(&home);
+    let alone: Vec<String> = (0..5).map(|_| up.submit(&["alone", "--concurrency-key", "desk"])).collect();
+    let pair = [(); 2].map(|()| up.submit(&["pair", "--concurrency-key", "bench", "--concurrency", "2"]));
+    for run in alone.iter().chain(&pair) {
+        assert_eq!(show_end(&home, run), "success");
+    }
+    for wrong in
+        [&["--concurrency", "2"][..], &["--concurrency-key", "k", "--concurrency", "0"], &["--concurrency-key", ""]]
+    {
+        let said = on(&home, &[&["submit", "alone"], wrong].concat());
+        assert_eq!(said.status.code(), Some(2), "{wrong:?}");
+    }
+    up.kill();
+}
+
 /// How the job of a run ended.
 fn show_end(home: &Scratch, run: &str) -> String {
     let ended = on(home, &["runs", "wait", run, "--json"]);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes of its output ──> Pipe: frames ──> Session: is it the contract? ──> Context: events, artifacts, files
-//! bytes of its input  <── answers to file writes <───────────────────────────┘
+//! bytes of its input  <── answers to file writes and steps <────────────────┘
 //! ```
 //!
 //! The process numbers its events from 1 in each session; the store gives them their places in the run.
@@ -33,8 +33,10 @@ pub struct Bridge<'a> {
     pipe: Pipe,
     /// Artifacts whose event has not come.
     writers: BTreeMap<String, ArtifactWriter>,
-    /// What the process said of the end that it came to.
+    /// What the process said of the end that it came to; or why it has to end.
     said: Option<ScriptError>,
+    /// It has to end: its run waits, or does not go on here.
+    is_over: bool,
 }
 
 /// Why nothing more can be taken from the process: whoever has it ends it.
@@ -83,25 +85,38 @@ impl<'a> Bridge<'a> {
             parent_run_id: run.parent_run_id.map(|parent| parent.to_string()),
             last_seq: 0,
         });
-        Self { cx, session, pipe: Pipe::default(), writers: BTreeMap::new(), said: None }
+        Self { cx, session, pipe: Pipe::default(), writers: BTreeMap::new(), said: None, is_over: false }
     }
 
     /// Takes bytes that the process wrote, however they are cut, and answers the bytes that are to be written to it. What came after the
-    /// end of the run is refused and counted.
+    /// end of the run is refused and counted; what comes after a step that [ends the process](Self::is_over) is not heard.
     ///
     /// # Errors
     /// Why nothing more can be taken.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, BridgeError> {
         self.pipe.push(bytes);
         let mut answers = Vec::new();
-        while let Some(frame) = self.pipe.next_frame() {
+        while !self.is_over
+            && let Some(frame) = self.pipe.next_frame()
+        {
             match self.session.hear(frame) {
+                Ok(Heard::Step(request)) => {
+                    let asked = super::asked::answer(&request, self.cx, &mut answers);
+                    self.is_over = asked.is_err();
+                    self.said = asked.err().or(self.said.take());
+                }
                 Ok(heard) => take(self.cx, &mut self.writers, &mut self.said, &heard, &mut answers)?,
                 Err(refusal) if refusal.is_fatal() => return Err(BridgeError::Refused(refusal)),
                 Err(_) => {}
             }
         }
         Ok(answers)
+    }
+
+    /// Whether the process was told to end, because its run waits or does not go on here: whoever has it ends it if it does not.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// The process has ended so: what the session came to, and how the call ended. If it said how the run ends, that counts.
@@ -113,6 +128,7 @@ impl<'a> Bridge<'a> {
             None => format!("the process ended ({exit:?}) and had not said how the run ends"),
         };
         let called = match end.outcome {
+            _ if self.is_over => Called::Failed(self.said.unwrap_or_else(|| ScriptError::new("the process was ended"))),
             Outcome::Success { .. } => Called::Returned(()),
             Outcome::ScriptError => {
                 Called::Failed(self.said.unwrap_or_else(|| ScriptError::new("the process said that it failed")))
@@ -160,6 +176,7 @@ fn take(
                 ack.append_to(answers).map_err(|error| BridgeError::Refused(Refusal::Frame(error)))?;
             }
         }
+        Heard::Step(_) => unreachable!("answered where it is heard"),
         Heard::Result(result) => {
             let words = result.message.unwrap_or("the process said that it failed");
             said.get_or_insert_with(|| ScriptError::new(words).of_type(result.error_type.unwrap_or_default()));

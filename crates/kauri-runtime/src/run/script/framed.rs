@@ -1,4 +1,4 @@
-//! Run frames of a command: held against the contract, and said as events; artifacts and files are kept, and answered.
+//! Run frames of a command: held against the contract, and said as events; artifacts and files are kept, steps done, and answered.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -66,6 +66,16 @@ impl Framed {
                 Heard::Event(_, event) => said(cx.emit().say(&event))?,
                 Heard::Chunk(chunk) => keep(&mut self.open, chunk, cx)?,
                 Heard::File(file) => answer(&self.answers, file, cx),
+                Heard::Step(request) => {
+                    let mut bytes = Vec::new();
+                    let asked = super::asked::answer(&request, cx, &mut bytes);
+                    if self.answers.try_send(bytes).is_err() && asked.is_ok() {
+                        return Err(ScriptError::new(
+                            "expected it to hear the answers to its steps, found that it does not",
+                        ));
+                    }
+                    asked?;
+                }
                 Heard::Result(result) => {
                     self.error = result.message.map(|message| {
                         let error = ScriptError::new(message).of_type(result.error_type.unwrap_or_default());

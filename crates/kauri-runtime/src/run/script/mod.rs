@@ -36,6 +36,7 @@
 //! assert_eq!(sink.events().len(), 1);
 //! ```
 
+mod asked;
 mod automaton;
 mod bridge;
 mod calls;

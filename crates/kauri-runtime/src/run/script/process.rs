@@ -57,7 +57,9 @@ pub enum Protocol {
     /// Lines of text on standard output.
     #[default]
     Lines,
-    /// Run frames on standard output, and answers to them on standard input, after the line with the job.
+    /// Run frames on standard output, and answers to them on standard input, after the line with the job. `KAURI_STEPS` in the environment
+    /// says which version of step requests is answered. A command whose step is answered `parked`, `diverged` or `stopped` is ended
+    /// with SIGTERM; if its run waits, the command is started anew when what it waits for has come.
     Frames,
 }
 
@@ -159,6 +161,9 @@ impl Process {
         command.env("KAURI_RUN_ID", run.run_id.to_string()).env("KAURI_ATTEMPT", run.attempt.to_string());
         if let Some(job) = &run.job_id {
             command.env("KAURI_JOB_ID", job.as_str());
+        }
+        if self.protocol == Protocol::Frames {
+            command.env("KAURI_STEPS", kauri_wire::run::STEPS_VERSION.to_string());
         }
         if let Some(directory) = &self.directory {
             command.current_dir(directory);

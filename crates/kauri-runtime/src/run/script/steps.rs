@@ -273,8 +273,25 @@ impl Context {
         Ok(self.unless_parked(wait(steps))?)
     }
 
+    /// The same, for a script in another process.
+    pub(super) fn wait_asked<T>(
+        &self,
+        wait: impl FnOnce(&dyn Steps) -> Result<T, StepsError>,
+    ) -> Result<T, StepsError> {
+        let steps = self.asked_steps()?;
+        self.emitter.gate().flush().map_err(|error| StepsError::Stopped(error.to_string()))?;
+        self.unless_parked(wait(steps))
+    }
+
+    /// Where its steps are recorded.
+    pub(super) fn asked_steps(&self) -> Result<&dyn Steps, StepsError> {
+        self.emitter.check().map_err(|error| StepsError::Stopped(error.to_string()))?;
+        let nowhere = || StepsError::Failed("the steps of this run are recorded nowhere".to_owned());
+        self.steps.as_deref().ok_or_else(nowhere)
+    }
+
     /// The answer; if the run is to wait, nothing more is said in it.
-    fn unless_parked<T>(&self, answer: Result<T, StepsError>) -> Result<T, StepsError> {
+    pub(super) fn unless_parked<T>(&self, answer: Result<T, StepsError>) -> Result<T, StepsError> {
         if matches!(answer, Err(StepsError::Parked)) {
             self.emitter.gate().park();
         }

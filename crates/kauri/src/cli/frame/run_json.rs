@@ -38,6 +38,23 @@ pub(crate) fn frame(frame: &RunFrame<'_>) -> Json {
             },
             "proxy_used": result.proxy_used.map(|proxy| map(&proxy)),
         }),
+        RunFrame::StepRequest(request) => json!({
+            "type": "step_request",
+            "request_id": request.request_id,
+            "wish": request.wish.as_str(),
+            "name": request.name,
+            "data_hex": request.data.map(hex::encode),
+            "due_ms": request.due_ms,
+            "text": request.text,
+            "params": request.params.map(|params| map(&params)),
+        }),
+        RunFrame::StepAnswer(answer) => json!({
+            "type": "step_answer",
+            "request_id": answer.request_id,
+            "status": answer.status.as_str(),
+            "data_hex": answer.data.map(hex::encode),
+            "text": answer.text,
+        }),
     }
 }
 
