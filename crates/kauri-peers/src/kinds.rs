@@ -229,9 +229,10 @@ impl Kinds<'_> {
         for round in 0..self.plan.rounds {
             // Each is the first as often as the other.
             for is_watched in [round % 2 == 0, round % 2 != 0] {
+                let (who, watchers) = if is_watched { (OURS, WATCHERS) } else { ("no watch", 0) };
                 let watch = |_| store.watch(&OTHER, b"", |_| ()).expect("the store is whole");
-                let watches: Vec<Watch> = (0..if is_watched { WATCHERS } else { 0 }).map(watch).collect();
-                self.rate("unwatched_commit", if is_watched { OURS } else { "no watch" }, times as usize, commit);
+                let watches: Vec<Watch> = (0..watchers).map(watch).collect();
+                self.rate("unwatched_commit", who, times as usize, commit);
                 drop(watches);
             }
         }

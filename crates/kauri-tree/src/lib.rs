@@ -147,6 +147,7 @@ mod watch;
 mod write;
 
 pub use kauri_disk as disk;
+pub use kauri_wire as wire;
 
 pub use change::{Change, Outcome};
 pub use compact::Compaction;

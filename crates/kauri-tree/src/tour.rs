@@ -25,8 +25,9 @@
 //! # Tables
 //!
 //! A [`Table`] is a constant: a name, a type of keys and a type of values. Nothing has to be declared anywhere else; the first write makes the
-//! table, and the store remembers its types and refuses others. Keys are numbers, text, bytes, tuples of them, or any type with an order
-//! of its own (the trait `Key` of `kauri-wire`). Values are what implements [`Value`].
+//! table, and the store remembers its types and refuses others. Keys are numbers, text, bytes, tuples of them, or any type that implements
+//! [`Key`](crate::wire::Key). Values are what implements [`Value`]. A key has at most a quarter of a page less eight bytes: 1016 of them in pages of 4 KiB, which is
+//! what a store has unless one says otherwise; a value has less than 4 GiB. Longer ones are refused, and nothing is written.
 //!
 //! ```
 //! use kauri_tree::{Error, Read, Store, Table, Write};
@@ -44,6 +45,53 @@
 //!
 //! let wrong = Table::<u64, u64>::new("stock");
 //! assert!(matches!(store.snapshot().get(&wrong, 7), Err(Error::OtherTypes { .. })));
+//! # Ok::<(), kauri_tree::Error>(())
+//! ```
+//!
+//! Rows are in the order of their keys' type: numbers by size, text and bytes byte by byte, tuples part by part. A type of one's own can have another order. It is
+//! compiled in, and the table remembers the type's name, so nobody reads it in the wrong order.
+//!
+//! ```
+//! use std::borrow::Cow;
+//! use std::cmp::Ordering;
+//!
+//! use kauri_tree::wire::{Key, WireError};
+//! use kauri_tree::{Read, Store, Table, Write};
+//!
+//! /// Names as in a telephone book: capitals count only where nothing else differs.
+//! struct Name;
+//!
+//! impl Key for Name {
+//!     type Ref<'a> = &'a str;
+//!     type View<'a> = &'a str;
+//!     const BYTEWISE: bool = false;
+//!
+//!     fn name() -> Cow<'static, str> {
+//!         "name".into()
+//!     }
+//!
+//!     fn encode_into(name: &str, out: &mut Vec<u8>) {
+//!         <str as Key>::encode_into(name, out);
+//!     }
+//!
+//!     fn decode(bytes: &[u8]) -> Result<&str, WireError> {
+//!         <str as Key>::decode(bytes)
+//!     }
+//!
+//!     fn compare(left: &[u8], right: &[u8]) -> Ordering {
+//!         left.to_ascii_lowercase().cmp(&right.to_ascii_lowercase()).then_with(|| left.cmp(right))
+//!     }
+//! }
+//!
+//! const NUMBERS: Table<Name, u64> = Table::new("numbers");
+//!
+//! let store = Store::in_memory()?;
+//! let mut txn = store.begin();
+//! for (name, number) in [("de Vries", 5552), ("Zoe", 5553), ("Dean", 5551)] {
+//!     txn.put(&NUMBERS, name, number)?;
+//! }
+//! let names: Result<Vec<String>, _> = txn.scan(&NUMBERS)?.map(|name, _| name.to_owned()).collect();
+//! assert_eq!(names?, ["de Vries", "Dean", "Zoe"]);
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!

@@ -314,16 +314,14 @@ impl<'a> WriteTxn<'a> {
     /// Removes a row, by its bytes, and tells whether there was one.
     pub(crate) fn remove_bytes<K: Key + ?Sized>(&mut self, table: &str, types: Types, key: &[u8]) -> Result<bool> {
         // A table that is missing is not made for this.
-        if self.root(table, types)?.is_none() {
-            return Ok(false);
-        }
+        let Some(place) = self.turn.state().catalog.find(table, types)? else { return Ok(false) };
         let change = |pages: &mut Pager<Catalog>, root: &mut Root| btree::remove::<Of<K>>(pages, root, key);
         let log = |body: &mut Body, old: &Old| {
             if *old != Old::Missing {
                 body.remove(key);
             }
         };
-        self.change::<K>(table, types, change, log)
+        self.change_at::<K>(place, table, types, change, log)
     }
 
     fn change<K: Key + ?Sized>(

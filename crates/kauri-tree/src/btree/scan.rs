@@ -172,9 +172,14 @@ impl<'a> Scan<'a> {
     /// Goes from one leaf to a neighbour, all of whose rows are likely to be read.
     fn step(&mut self, parent: Node<'a>, child: usize, choose: impl Fn(Node<'a>) -> usize) -> Result<()> {
         let before = self.page;
-        let (page, node) = self.child(parent, child)?;
+        let (page, slots) = parent.child_slots(child);
+        let node = Node::new(self.pages.page(page)?);
+        // Leaves that were made one after the other lie so, and the processor sees by itself what comes next, but for the start of a page.
+        node.fetch_slots(slots);
+        if !node.is_below(parent) {
+            return Err(stray(page));
+        }
         self.down(page, node, choose)?;
-        // Leaves that were made one after the other lie so, and the processor sees by itself what comes next.
         if let Some(leaf) = self.leaf.filter(|_| before.abs_diff(self.page) != 1) {
             leaf.fetch();
         }

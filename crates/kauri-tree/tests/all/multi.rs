@@ -228,6 +228,26 @@ fn a_multi_table_is_no_table_of_tuples() {
 }
 
 #[test]
+fn a_pair_as_long_as_a_key_can_be_passes_and_a_longer_one_is_refused() {
+    const NAMES: MultiTable<u64, [u8]> = MultiTable::new("names");
+    for page_bytes in [256, 4096, 65536] {
+        let store = Options::new().page_bytes(page_bytes).in_memory().unwrap();
+        let mut txn = store.begin();
+        // A key has a quarter of a page less eight bytes, and the pair's own key takes eight of them.
+        let longest = page_bytes / 4 - 16;
+        for fill in 1..=20 {
+            assert!(txn.put_value(&NAMES, 7, &vec![fill; longest]).unwrap());
+            let refused = txn.put_value(&NAMES, 7, &vec![fill; longest + 1]);
+            assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?} in pages of {page_bytes}");
+        }
+        assert_eq!(txn.count_values(&NAMES, 7).unwrap(), 20);
+        assert!(txn.has_value(&NAMES, 7, &vec![20; longest]).unwrap());
+        txn.commit().unwrap();
+        assert_eq!(store.verify().unwrap().rows, 20);
+    }
+}
+
+#[test]
 fn pairs_of_a_multi_table_are_removed_with_their_range() {
     const NUMBERS: MultiTable<u32, u32> = MultiTable::new("numbers");
     for place in Place::all() {

@@ -23,12 +23,17 @@ fn tables_appear_and_disappear_with_their_transaction() {
     txn.put(&STOCK, "apples", 1).unwrap();
     drop(txn);
     assert_eq!(store.snapshot().tables().count(), 0);
+    // While others read, and while a transaction is open around the one that makes it.
+    let before = store.snapshot();
     let mut txn = store.begin();
-    txn.put(&STOCK, "apples", 1).unwrap();
+    let mut child = txn.nest();
+    child.put(&STOCK, "apples", 1).unwrap();
+    child.commit().unwrap();
     let mut child = txn.nest();
     assert!(child.drop_table("stock").unwrap());
     drop(child);
     txn.commit().unwrap();
+    assert_eq!(before.tables().count(), 0);
     let snapshot = store.snapshot();
     assert!(snapshot.tables().eq(["stock"]));
     let mut txn = store.begin();
