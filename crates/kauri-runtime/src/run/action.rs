@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use super::fault::RunFault;
 use super::index;
 use super::live::{Halt, LiveRun};
-use super::make::{marked, unmark};
+use super::make::{mark, marked, unmark};
 use super::runs::Runs;
 use super::signal;
 use super::step::StepKind;
@@ -161,7 +161,14 @@ impl LiveRun {
         self.forget_signal(DECIDED)?;
         let id = action_id(self.run().job.as_str(), number, name);
         let (trace, run) = (self.run().trace(), self.id());
-        match ledger.begin(&AskedAction { id: &id, trace: &trace, task, run })? {
+        let asked = AskedAction { id: &id, trace: &trace, task, run };
+        let mut standing = ledger.begin(&asked)?;
+        if matches!(standing, ActionStanding::InDoubt) {
+            // Whoever decides from here on tells us; whoever did before is heard now.
+            self.await_decision()?;
+            standing = ledger.begin(&asked)?;
+        }
+        match standing {
             ActionStanding::Done(result) => self.record_action(name, result).map(AtHand::Done),
             ActionStanding::InDoubt => Err(self.park_for_decision()),
             ActionStanding::Begun(action) => Ok(AtHand::Begun(action)),
@@ -191,6 +198,11 @@ impl LiveRun {
                 Err(halt)
             }
         }
+    }
+
+    /// Says that a decision is to be told to this run, before it waits for it.
+    pub(super) fn await_decision(&mut self) -> Result<(), Halt> {
+        self.commit(|block, _, run| Ok(mark(block, &index::undecided(run.id))?))
     }
 
     /// Takes the signals of a name that only wake.

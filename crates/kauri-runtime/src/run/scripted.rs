@@ -255,6 +255,8 @@ impl Desk<'_> {
             ActionEnd::Done(result) => live.end_action(name, action, Ok(result)),
             ActionEnd::NotDone(why) => live.end_action(name, action, Err(Failure::fatal(&*why))),
             ActionEnd::InDoubt => {
+                // As long as it is under way nobody decides.
+                live.await_decision()?;
                 drop(action);
                 Err(live.park_for_decision())
             }

@@ -128,3 +128,17 @@ fn a_command_asks_for_durable_steps_and_is_started_anew_when_what_it_waits_for_h
     assert_eq!(actions.iter().filter(|action| action["status"] == "COMPLETED").count(), 1, "{actions:?}");
     up.kill();
 }
+
+#[test]
+fn an_instance_tells_a_run_that_waits_what_was_decided_about_its_action() {
+    let (home, up) = started("frames-doubt", &["doubt"], "");
+    let run = up.submit(&["doubt"]);
+    wait_until("parked", || show(&home, &run)["state"] == "parked");
+    let open = objects(&on(&home, &["ledger", "actions", "--status", "STARTED", "--json"]).stdout);
+    let action = open[0]["action_id"].as_str().expect("an id");
+    assert_eq!(up.ask(&["ledger", "resolve", action, "--completed"])["status"], json!("COMPLETED"));
+    let last = ended(&home, &run);
+    assert_eq!((&last["outcome"], &last["attempt"]), (&json!("success"), &json!(1)), "{last}");
+    assert_eq!(log(&home, &run).last().map(String::as_str), Some("the invoice is done"));
+    up.kill();
+}
