@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
+use crate::run::{ActionTrouble, BegunAction};
 use crate::schema::{self, DEDUPE, EVENTS, INBOX, LEASES, RUN_INDEX, RUNS, SIGNALS, STEPS, TIMERS};
 use crate::substrate::{Bytes, Change, Substrate, Verdict};
 
@@ -54,11 +55,13 @@ pub enum Bug {
     GateKept,
     /// A run is sealed, and the one that follows it is not made.
     FollowerLost,
+    /// An action that was begun and has no end is done again.
+    DoubtIgnored,
 }
 
 impl Bug {
     /// Those of jobs and runs.
-    pub const OF_RUNS: [Self; 8] = [
+    pub const OF_RUNS: [Self; 9] = [
         Self::RunUnfenced,
         Self::StepUnrecorded,
         Self::ChildUnsent,
@@ -67,6 +70,7 @@ impl Bug {
         Self::SignalUnseen,
         Self::GateKept,
         Self::FollowerLost,
+        Self::DoubtIgnored,
     ];
 
     /// Those of messages.
@@ -86,6 +90,23 @@ impl Bug {
         Self::RenewWithoutToken,
         Self::ToldTooEarly,
     ];
+}
+
+/// An action that is done without being written down.
+pub(crate) struct Unwritten(pub(crate) String);
+
+impl BegunAction for Unwritten {
+    fn id(&self) -> &str {
+        &self.0
+    }
+
+    fn complete(self: Box<Self>, _: &[u8]) -> Result<(), ActionTrouble> {
+        Ok(())
+    }
+
+    fn fail(self: Box<Self>, _: &str) -> Result<(), ActionTrouble> {
+        Ok(())
+    }
 }
 
 /// Commits a change as somebody with this bug would.

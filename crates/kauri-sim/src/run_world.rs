@@ -5,7 +5,8 @@
 //! Some classes begin a run anew whose driver died, others let it go on.
 //! Whatever crashes meanwhile: in the end every run has one outcome and a stream of events without a gap whose hash matches; every parent is
 //! there, and what a run asked for was made once; every recorded step was done once; what was done outside was done once for each decision;
-//! and nothing waits for anything.
+//! and nothing waits for anything. Then the classes keep less, and while everything fails again what is too much is swept away: what is kept
+//! is whole, and of the rest nothing is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use kauri_runtime::planted::Bug;
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Drive, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Retry, Run, Runs,
-    Scripted, State, StepKind, Submission, Takeover, work_hash,
+    Class, Drive, Ending, Enqueued, EventDraft, EventSink, FanOut, Halt, Keep, LiveRun, Origin, Outcome, Retry, Run,
+    Runs, Scripted, State, StepKind, Submission, Takeover, work_hash,
 };
 use kauri_runtime::substrate::{KeyRange, TableName, prefix_end};
 use kauri_runtime::testing::{Faults, World};
@@ -100,7 +101,7 @@ impl RunTrial {
         let mut trial = Running { world, rng, jobs: self.jobs, known: BTreeMap::new(), book };
         trial.define()?;
         trial.world.set_faults(self.faults);
-        trial.run().map_err(|what| format!("{what} (seed {})", self.seed))
+        trial.run(self.faults).map_err(|what| format!("{what} (seed {})", self.seed))
     }
 
     /// A world as small as can be found that fails as well.
@@ -324,7 +325,7 @@ struct Running {
 }
 
 impl Running {
-    fn run(mut self) -> Result<Story, String> {
+    fn run(mut self, faults: Faults) -> Result<Story, String> {
         for key in 0..self.jobs {
             self.submit(key)?;
             if self.rng.chance(1, 3) {
@@ -343,6 +344,7 @@ impl Running {
         self.world.ground_mut().heal();
         self.come_to_an_end()?;
         self.check()?;
+        self.keep_less(faults)?;
         let (faults, disk) = (self.world.hits(), self.world.ground().hits());
         let handled = self.world.runtime().metrics().commits;
         // No script here asks for memory, or for more than a block holds.
@@ -517,6 +519,57 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// The classes keep fewer runs, and the rest is swept away, a few rows at a time and whatever crashes.
+    fn keep_less(&mut self, faults: Faults) -> Result<(), String> {
+        let most = self.rng.below(4);
+        for name in CLASSES {
+            let found = self.insist(|runs| runs.class(name))?;
+            let (class, _) = found.ok_or_else(|| format!("there is no class {name}"))?;
+            let class = Class { keep: Keep { runs: Some(most), ..Keep::default() }, ..class };
+            self.insist(|runs| runs.define(name, &class))?;
+        }
+        self.world.set_faults(faults);
+        let rows_max = 1 + self.rng.index(40);
+        while self.insist(|runs| runs.sweep(rows_max))?.rows > 0 {}
+        self.world.settle().map_err(words)?;
+        self.check_kept(most)
+    }
+
+    /// Each class has as many runs as it keeps, or fewer; each of them is whole; and no row is left of another.
+    fn check_kept(&self, most: u64) -> Result<(), String> {
+        let runtime = self.world.runtime();
+        let runs = runtime.runs();
+        let kept = runs.list(None, usize::MAX).map_err(words)?;
+        for class in CLASSES {
+            let count = kept.iter().filter(|run| *run.class == *class).count() as u64;
+            if count > most {
+                return Err(format!("class {class} has {count} runs, and keeps {most}"));
+            }
+        }
+        let (mut events, mut steps, mut retries) = (0, 0, 0);
+        for run in &kept {
+            check_stream(&runs, run)?;
+            events += run.events;
+            steps += runs.steps(run.id).map_err(words)?.len() as u64;
+            retries += u64::from(run.attempt() > 1);
+        }
+        check_jobs(&runs, &kept)?;
+        let rows = runtime.substrate().snapshot().map_err(words)?;
+        let count = |table: &'static str, range: KeyRange<'_>| rows.count(&table.into(), range).map_err(words);
+        let jobs = kept.iter().map(|run| &run.job).collect::<BTreeSet<_>>().len() as u64;
+        let found = [
+            ("jobs", count("jobs", KeyRange::ALL)?, jobs),
+            ("events", count("events", KeyRange::ALL)?, events),
+            ("steps", count("steps", KeyRange::ALL)?, steps),
+            ("ends of runs", count("run_index", KeyRange { from: b"e", until: Some(b"f") })?, kept.len() as u64),
+            ("retries", count("run_index", KeyRange { from: b"j", until: Some(b"k") })?, retries),
+        ];
+        match found.into_iter().find(|(_, found, expected)| found != expected) {
+            Some((of, found, expected)) => Err(format!("{found} {of} are left after a sweep, not {expected}")),
+            None => self.check_nothing_waits(),
+        }
     }
 
     /// No message, lease, timer, gate or mark is left of anything.
