@@ -18,9 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kauri_disk::{Disk, File, Open};
 
-use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::group::{Group, Pace, Wake};
+use crate::group::{Group, Wake};
 use crate::lines::{LINE_BYTES_MAX, Line, each_line};
 use crate::seal::is_object;
 
@@ -60,8 +59,6 @@ pub(crate) struct Journal<T> {
     disk: Arc<dyn Disk>,
     name: String,
     state: Mutex<State<T>>,
-    /// How long writes take.
-    pace: Pace,
 }
 
 /// How a batch ended, for whoever appended to it.
@@ -102,7 +99,6 @@ impl<T: Clone> Journal<T> {
     /// [`cut`](Self::cut) or before the next line is appended.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        clock: Arc<dyn Clock>,
         name: &str,
         (first, chain): (u64, T),
         check: Check,
@@ -118,7 +114,7 @@ impl<T: Clone> Journal<T> {
         let (newest, file) = (durable.clone(), scan.torn.is_none().then(|| Arc::from(file)));
         let (waiting, batch, writing, unnamed) = (Vec::new(), None, false, false);
         let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, unnamed };
-        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state), pace: Pace::new(clock) };
+        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state) };
         Ok((journal, scan.torn))
     }
 
@@ -179,16 +175,17 @@ impl<T: Clone> Journal<T> {
             let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
             let (end, tip) = (state.end, state.newest.clone());
             drop(state);
-            let written = self.pace.time(|| match file {
+            let written = match file {
                 Some(file) => file.write_durable_at(end, &bytes),
                 None => Err(io::Error::other("it is not open")),
-            });
+            };
             let lost;
             (state, lost) = self.wrote(written.is_ok().then_some((bytes.len() as u64, tip)));
             drop(state);
             let written = written.map_err(|error| (error.kind(), error.to_string()));
             lost.into_iter().for_each(|lost| lost.callers.tell(written.clone(), Wake::All));
-            batch.callers.tell(written, self.pace.wake());
+            // A line is little work beside a write: all of them come back in time for the next.
+            batch.callers.tell(written, Wake::All);
             state = self.state();
         }
         state.writing = false;

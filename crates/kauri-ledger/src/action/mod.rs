@@ -149,8 +149,7 @@ impl Actions {
     pub fn open(ground: Ground) -> Result<(Self, Reconciliation)> {
         let artifacts = Artifacts::open(Arc::clone(&ground.artifacts))?;
         let mut comparison = reconcile::Comparison::new(&ground, &artifacts)?;
-        let (disk, clock) = (Arc::clone(&ground.journal), Arc::clone(&ground.clock));
-        let (wal, torn) = Wal::open(disk, clock, |line| comparison.line(line))?;
+        let (wal, torn) = Wal::open(Arc::clone(&ground.journal), |line| comparison.line(line))?;
         let (open, found) = comparison.end(&wal, torn, BTreeMap::new())?;
         let inner = Inner { ground, wal, artifacts, open: Mutex::new(open), gate: RwLock::new(()) };
         Ok((Self { inner: Arc::new(inner) }, found))

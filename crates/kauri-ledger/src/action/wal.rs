@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::Mark;
 use super::status::Status;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::journal::{Head, Journal, Scan, Torn, scan};
 use crate::seal::{check, seal};
@@ -68,11 +68,10 @@ impl Wal {
     /// Opens or makes the journal, and calls `each` with every line. A torn tail is still there until [`cut`](Self::cut).
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        clock: Arc<dyn Clock>,
         mut each: impl FnMut(&WalLine<'_>) -> Result<()>,
     ) -> Result<(Self, Option<Torn>)> {
         let (journal, torn) =
-            Journal::open(disk, clock, WAL_NAME, (1, ()), check, |(), _, bytes| with_line(bytes, &mut each))?;
+            Journal::open(disk, WAL_NAME, (1, ()), check, |(), _, bytes| with_line(bytes, &mut each))?;
         Ok((Self { journal }, torn))
     }
 

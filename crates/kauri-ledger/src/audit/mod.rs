@@ -203,11 +203,10 @@ impl Audit {
     /// Whatever the disk reports; `Damaged` if the newest day or the anchors do not hold what was written.
     pub fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Self> {
         let mut last: Option<Anchor> = None;
-        let (anchors, _) =
-            Journal::open(Arc::clone(&disk), Arc::clone(&clock), ANCHORS_NAME, (1, ()), check, |(), _, bytes| {
-                last = Some(anchor_of(bytes)?);
-                Ok(())
-            })?;
+        let (anchors, _) = Journal::open(Arc::clone(&disk), ANCHORS_NAME, (1, ()), check, |(), _, bytes| {
+            last = Some(anchor_of(bytes)?);
+            Ok(())
+        })?;
         anchors.cut()?;
         // Days that ended without an anchor, because the program did, get theirs now.
         let mut days = days(&*disk)?;
@@ -224,7 +223,7 @@ impl Audit {
         }
         let date = newest.unwrap_or_else(|| clock.now().day());
         let begins = beginning(&*disk, &date, last.as_ref())?;
-        let (day, torn) = Day::open(&disk, &clock, date, begins)?;
+        let (day, torn) = Day::open(&disk, date, begins)?;
         Ok(Self { disk, clock, redactor, day: RwLock::new(day), anchors, torn })
     }
 
@@ -268,7 +267,7 @@ impl Audit {
         }
         let (last, hash) = day.journal.tip();
         append_anchor(&self.anchors, &day.anchor(self.clock.now()))?;
-        *day = Day::open(&self.disk, &self.clock, today.to_owned(), (last + 1, hash))?.0;
+        *day = Day::open(&self.disk, today.to_owned(), (last + 1, hash))?.0;
         Ok(())
     }
 
@@ -318,17 +317,11 @@ fn close_day(disk: &dyn Disk, date: &str, (first, mut chain): (u64, Hash), now: 
 }
 
 impl Day {
-    fn open(
-        disk: &Arc<dyn Disk>,
-        clock: &Arc<dyn Clock>,
-        date: String,
-        (first, chain): (u64, Hash),
-    ) -> Result<(Self, Option<Torn>)> {
+    fn open(disk: &Arc<dyn Disk>, date: String, (first, chain): (u64, Hash)) -> Result<(Self, Option<Torn>)> {
         let name = format!("{date}{DAY_SUFFIX}");
-        let (journal, torn) =
-            Journal::open(Arc::clone(disk), Arc::clone(clock), &name, (first, chain), head_of, |chain, _, line| {
-                follow(&name, chain, line)
-            })?;
+        let (journal, torn) = Journal::open(Arc::clone(disk), &name, (first, chain), head_of, |chain, _, line| {
+            follow(&name, chain, line)
+        })?;
         journal.cut()?;
         Ok((Self { date, first, journal }, torn))
     }

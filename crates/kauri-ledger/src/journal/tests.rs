@@ -104,12 +104,11 @@ impl Gate {
 
 fn open(disk: impl Disk) -> Result<(Journal<()>, Option<Torn>, Vec<String>)> {
     let mut lines = Vec::new();
-    let (journal, torn) =
-        Journal::open(Arc::new(disk), Arc::new(crate::SystemClock), NAME, (1, ()), check, |(), _, line| {
-            let value: serde_json::Value = serde_json::from_slice(line).expect("it was checked");
-            lines.push(value["text"].as_str().unwrap_or_default().to_owned());
-            Ok(())
-        })?;
+    let (journal, torn) = Journal::open(Arc::new(disk), NAME, (1, ()), check, |(), _, line| {
+        let value: serde_json::Value = serde_json::from_slice(line).expect("it was checked");
+        lines.push(value["text"].as_str().unwrap_or_default().to_owned());
+        Ok(())
+    })?;
     journal.cut()?;
     Ok((journal, torn, lines))
 }
