@@ -48,6 +48,8 @@ const _: () = assert!(Stamp::LAST.number() < INSIDE);
 const HUGE_BYTES: usize = 2 << 20;
 /// The mark of a frame that was used: the system has memory for it.
 const TOUCHED: u8 = 8;
+/// The mark of a page that somebody read and did not bring.
+pub(crate) const READ: u8 = 16;
 /// A region becomes a huge page when this part of it, one of so many, was used.
 const DENSE_SHARE: usize = 16;
 

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::Arena;
-use crate::frames::{Birth, Frame};
+use crate::frames::{Birth, Frame, READ};
 use crate::slots::Slot;
 use crate::stamp::Stamp;
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, fence};
@@ -166,6 +166,12 @@ impl<'a, R> Reader<'a, R> {
         }
         let published = NonNull::from(Box::leak(Box::new(Published { version, root })));
         Some(Self { arena, slot, version, published, is_early: true, root: PhantomData })
+    }
+
+    /// Notes that a page or run which is not in memory is read without being brought there, and tells whether it was before.
+    #[must_use]
+    pub fn note_read(&self, first: u32) -> bool {
+        self.arena.frames.frame_or_map(first).mark().set(READ) & READ != 0
     }
 
     /// The version.

@@ -184,6 +184,20 @@ pub(crate) fn read<'a>(runs: &'a impl Runs, page_bytes: usize, reference: Refere
     Ok(Cow::Owned(value))
 }
 
+/// The run of a value that has one, by its reference.
+pub(crate) fn single(page_bytes: usize, reference: Reference) -> Option<Run> {
+    let run = || Run { first: reference.first, pages: part_pages(page_bytes, reference.len()) };
+    (reference.len() <= run_value_bytes_max(page_bytes)).then(run)
+}
+
+/// The value in a copy of its only run.
+pub(crate) fn value_of(mut bytes: Vec<u8>, run: Run, reference: Reference) -> Result<Vec<u8>> {
+    check_header(&bytes, run, reference.len())?;
+    bytes.truncate(HEADER_BYTES + reference.len());
+    bytes.drain(..HEADER_BYTES);
+    Ok(bytes)
+}
+
 /// The runs of a value.
 pub(crate) fn each(runs: &impl Runs, page_bytes: usize, reference: Reference, mut see: impl FnMut(Run)) -> Result<()> {
     let (mut left, mut next) = (reference.bytes as usize, reference.first);
@@ -198,10 +212,7 @@ pub(crate) fn each(runs: &impl Runs, page_bytes: usize, reference: Reference, mu
 
 /// The only run of a value, if it has one. It is not read for this, but for its beginning.
 pub(crate) fn only_run(runs: &impl RunsMut, page_bytes: usize, reference: Reference) -> Result<Option<Run>> {
-    if reference.len() > run_value_bytes_max(page_bytes) {
-        return Ok(None);
-    }
-    let run = Run { first: reference.first, pages: part_pages(page_bytes, reference.len()) };
+    let Some(run) = single(page_bytes, reference) else { return Ok(None) };
     check_header(&runs.header(run)?, run, reference.len())?;
     Ok(Some(run))
 }

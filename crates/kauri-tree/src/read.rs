@@ -499,10 +499,18 @@ pub(crate) fn get_copy<O: btree::Order>(pages: &VersionPages<'_>, root: Root, ke
 fn read_overflow<'a>(access: Access<'a>, reference: &[u8]) -> Result<Cow<'a, [u8]>> {
     let reference = Reference::decode(reference)?;
     match access {
-        Access::Version(pages) => overflow::read(pages, pages.page_bytes(), reference),
+        Access::Version(pages) => match read_aside(pages, reference)? {
+            Some(value) => Ok(Cow::Owned(value)),
+            None => overflow::read(pages, pages.page_bytes(), reference),
+        },
         Access::Guarded(pages) => overflow::read(pages, pages.page_bytes(), reference),
         Access::Turn(pages) => overflow::read(pages, pages.page_bytes(), reference),
     }
+}
+
+fn read_aside(pages: &VersionPages<'_>, reference: Reference) -> Result<Option<Vec<u8>>> {
+    let Some(run) = overflow::single(pages.page_bytes(), reference) else { return Ok(None) };
+    pages.read_aside(run)?.map(|bytes| overflow::value_of(bytes, run, reference)).transpose()
 }
 
 impl Pages for Access<'_> {

@@ -153,6 +153,24 @@ impl VersionPages<'_> {
         self.store.arena().page_bytes()
     }
 
+    /// A copy of a run that is not in memory, the first time that it is wanted: what is wanted again is brought, and stays.
+    pub(crate) fn read_aside(&self, run: Run) -> Result<Option<Vec<u8>>> {
+        let Some(durable) = self.store.durable() else { return Ok(None) };
+        if run.pages as usize * self.page_bytes() > ASIDE_BYTES_MAX {
+            return Ok(None);
+        }
+        if self.reader.run(run.first, run.pages).is_some() || self.reader.note_read(run.first) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; run.pages as usize * self.page_bytes()];
+        let birth = durable.file.read(run, &mut bytes)?;
+        let fault = Fault::new("a page of this version", run.first.into());
+        if birth > self.reader.version() {
+            return Err(Error::Corrupt { page: run.first, fault });
+        }
+        Ok(Some(bytes))
+    }
+
     /// A run that was not in memory.
     #[cold]
     fn load(&self, run: Run) -> Result<&[u8]> {
@@ -163,6 +181,9 @@ impl VersionPages<'_> {
         self.reader.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
     }
 }
+
+/// Longer runs are brought in any case: copying them costs more than room for them.
+const ASIDE_BYTES_MAX: usize = 64 << 10;
 
 /// How often a page that leaves as soon as it was brought is brought again.
 const TRIES_MAX: usize = 10_000;

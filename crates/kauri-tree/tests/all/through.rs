@@ -132,3 +132,18 @@ fn a_load_that_the_disk_refuses_vanishes_and_the_store_goes_on() {
     assert_eq!(store.snapshot().len(&OTHERS).unwrap(), 5000);
     assert_eq!(store.snapshot().get(&ROWS, 1).unwrap().as_deref(), Some(&b"before"[..]));
 }
+
+#[test]
+fn a_long_value_is_brought_into_memory_when_it_is_read_a_second_time() {
+    let disk = WatchedDisk::new();
+    let store = Options::new().page_bytes(PAGE_BYTES).keeper(false).open(&disk, "store").unwrap();
+    let mut txn = store.begin();
+    txn.put(&ROWS, 1, &[7; 1000]).unwrap();
+    txn.commit().unwrap();
+    let reads = || {
+        let before = disk.watch.reads.load(Ordering::Relaxed);
+        assert_eq!(store.snapshot().get(&ROWS, 1).unwrap().as_deref(), Some(&[7; 1000][..]));
+        disk.watch.reads.load(Ordering::Relaxed) - before
+    };
+    assert_eq!([reads(), reads(), reads(), reads()], [1, 1, 0, 0]);
+}
