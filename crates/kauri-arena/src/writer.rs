@@ -98,6 +98,12 @@ impl<R: Send + Sync> Writer<R> {
         self.now
     }
 
+    /// Moves time on to a stamp at least, at which pages of an earlier life were born: those taken from the next tick on are younger.
+    pub fn pass(&mut self, stamp: Stamp) {
+        self.attach();
+        self.now = self.now.max(stamp);
+    }
+
     /// The newest stamp given out.
     #[must_use]
     pub fn now(&self) -> Stamp {

@@ -28,6 +28,7 @@ use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::group::{Ticket, Until};
 use crate::kept;
+use crate::log::Used;
 use crate::meta::{LOG_PAGE, META_BYTES, Meta};
 use crate::node;
 use crate::open::write_zeros;
@@ -73,7 +74,7 @@ pub(crate) struct Done {
     meta: Meta,
     version: Stamp,
     /// How much of the ring it set free.
-    ring_bytes: u64,
+    ring_used: Used,
 }
 
 /// A checkpoint that has begun: what to write of its version.
@@ -85,7 +86,7 @@ pub(crate) struct Job {
     bitmap: Run,
     bits: Vec<u8>,
     meta: Meta,
-    ring_bytes: u64,
+    ring_used: Used,
     /// Whether the file is cut behind its last page in any case.
     cut_all: bool,
     /// The part of the log that becomes its ring, if that is made longer.
@@ -169,15 +170,16 @@ impl Durable {
         // The file holds the last checkpoint until this one is durable, and then this one: the pages of both stay.
         let last = Stamp::new(turn.meta.version).expect("a version was read or made");
         state.pager.keep([last].into_iter().chain(turn.loose).chain([stamp]).collect());
+        state.pager.begin_checkpoint();
         self.file.forget_reach();
         *lock(&self.stage) = Stage::Running;
-        let mut ring_bytes = turn.ring.used();
+        let mut ring_used = turn.ring.used();
         if planted!(ReleaseLogTooSoon) {
-            turn.ring.release(std::mem::take(&mut ring_bytes));
+            turn.ring.release(std::mem::take(&mut ring_used));
         }
         let (born, written) = (state.pager.take_born(), state.pager.take_written());
         let (cut_all, ticket) = (turn.cut_all, self.group.all(Until::Synced));
-        Ok((Job { born, written, bitmap, bits, meta, ring_bytes, cut_all, zeros, ticket }, version))
+        Ok((Job { born, written, bitmap, bits, meta, ring_used, cut_all, zeros, ticket }, version))
     }
 
     /// Writes a checkpoint, in no one's turn or in its own. `between` is called between its writes.
@@ -197,7 +199,7 @@ impl Durable {
     }
 
     fn write_checkpoint(&self, job: Job, held: &Held<'_>, between: &mut dyn FnMut()) -> Result<Done> {
-        let Job { born, written: _, bitmap, mut bits, meta, ring_bytes, cut_all, zeros, ticket } = job;
+        let Job { born, written: _, bitmap, mut bits, meta, ring_used, cut_all, zeros, ticket } = job;
         self.file.raise_newest(Stamp::new(meta.version).expect("the version was just made"));
         write_zeros(self.file.disk(), zeros.start, zeros.end)?;
         let written = self.write_pages(held, born, bitmap, &mut |_| (), between)?;
@@ -215,7 +217,7 @@ impl Durable {
         }
         self.cut_file(meta.end, cut_all)?;
         let version = Stamp::new(meta.version).expect("the version was just made");
-        Ok(Done { meta, version, ring_bytes })
+        Ok(Done { meta, version, ring_used })
     }
 
     /// Writes the pages of the version that were born since the last checkpoint, and tells which. `note` hears the checksum of each,
@@ -277,11 +279,12 @@ impl Durable {
                 let turn = state.turn.as_mut().expect("a store in a file has a log");
                 let before = std::mem::replace(&mut turn.meta, done.meta);
                 turn.loose = None;
-                turn.ring.release(done.ring_bytes);
+                turn.ring.release(done.ring_used);
                 turn.ring.grow(u64::from(turn.meta.ring_pages) * state.page_bytes as u64);
                 turn.body.set_most(turn.ring.body_bytes_max());
                 let old = Stamp::new(before.version).filter(|_| planted!(KeepOldCheckpoint));
                 state.pager.keep(vec![old.unwrap_or(done.version)]);
+                state.pager.end_checkpoint();
                 true
             }
             other => {

@@ -223,6 +223,9 @@ impl Durable {
             let ticket = self.commit_loosely(state, durability.until())?;
             return Ok(Pending { ticket, flush_ms: flush_ms.filter(|_| ticket.is_some()), wants_checkpoint: false });
         }
+        if turn.body.refers() {
+            self.group.refer();
+        }
         let (offset, record) = turn.ring.append(&turn.body);
         turn.body.clear();
         let at = self.file.offset(LOG_PAGE) + offset;

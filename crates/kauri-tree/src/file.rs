@@ -159,6 +159,18 @@ impl StoreFile {
         sum
     }
 
+    /// When a run was born that has this checksum, if it is there.
+    pub(crate) fn read_birth(&self, run: Run, sum: u64) -> Result<Option<u64>> {
+        // Nothing is allocated that the file does not have.
+        if self.offset(run.iter().end) > self.file.len()? {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; run.pages as usize * self.page_bytes];
+        self.file.read_at(self.offset(run.first), &mut bytes)?;
+        let is_right = Self::sum_of(run.first, &bytes) == Some(sum) || planted!(TrustReferred);
+        Ok(is_right.then(|| u64::from_le_bytes(bytes[BIRTH].try_into().expect("eight bytes"))))
+    }
+
     /// The checksum of a run that was read, if it is right.
     pub(crate) fn sum_of(first: u32, bytes: &[u8]) -> Option<u64> {
         let found = u64::from_le_bytes(bytes[CHECKSUM].try_into().expect("eight bytes"));

@@ -19,7 +19,7 @@ pub(crate) struct Batch {
     pub(crate) writes: Vec<(u64, Vec<u8>)>,
     /// It is to be durable when the write returns.
     pub(crate) sync: bool,
-    /// Records before these were written and not synced.
+    /// Records before these were written and not synced, or pages that these name.
     pub(crate) unsynced: bool,
 }
 
@@ -61,6 +61,8 @@ struct Queue<V> {
     writes: Vec<(u64, Vec<u8>)>,
     newest: Option<V>,
     wants_sync: bool,
+    /// Pages were written that a record among them names.
+    refers: bool,
     made: u64,
     written: u64,
     synced: u64,
@@ -87,6 +89,7 @@ impl<V> Group<V> {
             writes: Vec::new(),
             newest: None,
             wants_sync: false,
+            refers: false,
             made: 0,
             written: 0,
             synced: 0,
@@ -95,6 +98,11 @@ impl<V> Group<V> {
             broken: false,
         };
         Self { queue: Mutex::new(queue), moved: Condvar::new() }
+    }
+
+    /// The record that comes next names pages that were written: who syncs it syncs them. Called by whoever has the turn.
+    pub(crate) fn refer(&self) {
+        lock(&self.queue).refers = !planted!(SyncWithoutReferred);
     }
 
     /// Adds a record that belongs at this place of the file. Called in the order of the records, by whoever has the turn.
@@ -156,7 +164,7 @@ impl<V> Group<V> {
         let batch = Batch {
             writes: std::mem::take(&mut queue.writes),
             sync: std::mem::take(&mut queue.wants_sync),
-            unsynced: queue.synced < queue.written,
+            unsynced: queue.synced < queue.written || std::mem::take(&mut queue.refers),
         };
         let (mut newest, made) = (queue.newest.take(), queue.made);
         queue.busy = true;

@@ -119,6 +119,7 @@ mod pins;
 mod queue;
 mod raw;
 mod read;
+mod referred;
 mod scan;
 mod sequence;
 mod snapshot;

@@ -7,7 +7,8 @@
 //!         | 2 | key length u32 | value length u32 | key | value |        put
 //!         | 3 | key length u32 | key |                                   remove
 //!         | 4 | name length u16 | name |                                 drop a table
-//!         | 5 | meta 256 bytes | checksum u64 | ranges u32 | first page u32, pages u32, for each |   alone: what was done is in pages
+//!         | 7 | key length u32 | value length u32 | first page u32 | checksum u64 | key |   put a value that went through to the file
+//!         | 6 | meta 256 bytes | checksum u64 | ranges u32 | first page u32, pages u32, for each |   alone: what was done is in pages
 //! ```
 //!
 //! The ring is written round and round. A record that would cross its end begins at its start instead. A checksum covers the
@@ -23,14 +24,23 @@ use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Fault, Result};
 use crate::meta::{LogStart, META_BYTES};
+use crate::overflow::Reference;
 
 const HEADER_BYTES: usize = 24;
+
+/// A record that is longer names the long values that follow instead of repeating them, or one of a shorter log that has this part of what
+/// it may have. What is shorter is one durable write and waits for no pages.
+const BY_VALUE_BYTES: usize = 64 << 10;
+const BY_VALUE_SHARE: usize = 4;
+/// A log names at most so many times as many bytes as it has itself: until the next checkpoint none of them is used for anything else.
+const REFERRED_TIMES: u64 = 4;
 
 const TABLE: u8 = 1;
 const PUT: u8 = 2;
 const REMOVE: u8 = 3;
 const DROP: u8 = 4;
 const PAGES: u8 = 6;
+const REFER: u8 = 7;
 
 /// One operation of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +50,16 @@ pub(crate) enum Operation<'a> {
     Remove { key: &'a [u8] },
     Drop { name: &'a str },
     Pages,
+    /// A put of a value that is in the file already.
+    Refer { key: &'a [u8], run: Referred },
+}
+
+/// Where a value is that went through to the file: in one run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Referred {
+    pub(crate) reference: Reference,
+    /// The checksum of its run.
+    pub(crate) sum: u64,
 }
 
 /// What a transaction did so far.
@@ -52,6 +72,8 @@ pub(crate) struct Body {
     most: usize,
     /// The transaction cannot be a record: it is too long, or its order is not known when it is read again.
     unfit: bool,
+    /// The bytes of values that it names and does not repeat.
+    referred: u64,
 }
 
 /// A moment to which a body can return.
@@ -59,6 +81,7 @@ pub(crate) struct Body {
 pub(crate) struct Mark {
     bytes: usize,
     table: Option<usize>,
+    referred: u64,
 }
 
 impl Body {
@@ -72,12 +95,13 @@ impl Body {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { bytes: self.bytes.len(), table: self.table }
+        Mark { bytes: self.bytes.len(), table: self.table, referred: self.referred }
     }
 
     /// Forgets what was done since a mark.
     pub(crate) fn return_to(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
+        self.referred = mark.referred;
         if !planted!(LogToTableOfVanished) {
             self.table = mark.table;
         }
@@ -85,7 +109,7 @@ impl Body {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.return_to(Mark { bytes: 0, table: None });
+        self.return_to(Mark { bytes: 0, table: None, referred: 0 });
         self.unfit = false;
     }
 
@@ -94,6 +118,7 @@ impl Body {
         self.unfit = true;
         self.bytes.clear();
         self.table = None;
+        self.referred = 0;
     }
 
     pub(crate) fn is_unfit(&self) -> bool {
@@ -128,6 +153,30 @@ impl Body {
         self.bytes.extend_from_slice(&long(key.len()));
         self.bytes.extend_from_slice(&long(value.len()));
         self.add(&[key, value]);
+    }
+
+    /// Whether a long value is better named than repeated: whoever commits waits for its pages then.
+    pub(crate) fn prefers_references(&self) -> bool {
+        !self.unfit && self.bytes.len() >= BY_VALUE_BYTES.min(self.most / BY_VALUE_SHARE)
+    }
+
+    /// Whether it names values that it does not repeat.
+    pub(crate) fn refers(&self) -> bool {
+        self.referred > 0
+    }
+
+    pub(crate) fn refer(&mut self, key: &[u8], run: Referred) {
+        if self.unfit {
+            return;
+        }
+        let [first, bytes] = [run.reference.first(), u32::try_from(run.reference.len()).expect("a value of one run")];
+        self.bytes.push(REFER);
+        self.bytes.extend_from_slice(&long(key.len()));
+        self.bytes.extend_from_slice(&bytes.to_le_bytes());
+        self.bytes.extend_from_slice(&first.to_le_bytes());
+        self.bytes.extend_from_slice(&run.sum.to_le_bytes());
+        self.referred += u64::from(bytes);
+        self.add(&[key]);
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
@@ -232,6 +281,13 @@ fn operation<'a>(input: &mut kauri_wire::Reader<'a>) -> Result<Operation<'a>> {
             let value = u32::from_le_bytes(input.array(WHOLE)?) as usize;
             Operation::Put { key: input.take(key, WHOLE)?, value: input.take(value, WHOLE)? }
         }
+        REFER => {
+            let key = u32::from_le_bytes(input.array(WHOLE)?) as usize;
+            let bytes = u32::from_le_bytes(input.array(WHOLE)?);
+            let reference = Reference::new(bytes, u32::from_le_bytes(input.array(WHOLE)?));
+            let sum = u64::from_le_bytes(input.array(WHOLE)?);
+            Operation::Refer { key: input.take(key, WHOLE)?, run: Referred { reference, sum } }
+        }
         REMOVE => {
             let key = u32::from_le_bytes(input.array(WHOLE)?) as usize;
             Operation::Remove { key: input.take(key, WHOLE)? }
@@ -257,12 +313,28 @@ pub(crate) struct Ring {
     next: LogStart,
     /// How many bytes are in use, with those skipped at the ring's end.
     used: u64,
+    /// How many bytes of values its records name.
+    referred: u64,
+}
+
+/// How much of a ring is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Used {
+    bytes: u64,
+    referred: u64,
+}
+
+impl Used {
+    /// How many bytes of the ring.
+    pub(crate) const fn bytes(self) -> u64 {
+        self.bytes
+    }
 }
 
 impl Ring {
     pub(crate) fn new(bytes: u64, sector: u64, next: LogStart) -> Self {
         assert!(bytes.is_multiple_of(sector) && next.offset < bytes);
-        Self { bytes, sector, next, used: 0 }
+        Self { bytes, sector, next, used: 0, referred: 0 }
     }
 
     /// Where the log goes on.
@@ -294,18 +366,19 @@ impl Ring {
     }
 
     /// How much of the ring is in use.
-    pub(crate) fn used(&self) -> u64 {
-        self.used
+    pub(crate) fn used(&self) -> Used {
+        Used { bytes: self.used, referred: self.referred }
     }
 
     /// The oldest part of the ring is in a checkpoint.
-    pub(crate) fn release(&mut self, bytes: u64) {
-        self.used = self.used.checked_sub(bytes).expect("a checkpoint sets free what was in use");
+    pub(crate) fn release(&mut self, used: Used) {
+        let less = |all: u64, part: u64| all.checked_sub(part).expect("a checkpoint sets free what was in use");
+        (self.used, self.referred) = (less(self.used, used.bytes), less(self.referred, used.referred));
     }
 
     /// Whether it is time for a checkpoint.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.used > self.bytes / 2
+        self.used > self.bytes / 2 || self.referred > self.bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -326,7 +399,8 @@ impl Ring {
 
     /// Whether a record of this body fits.
     pub(crate) fn has_room(&self, body: &Body) -> bool {
-        if body.bytes.len() > self.body_bytes_max() {
+        let is_crowded = self.referred > self.bytes * REFERRED_TIMES;
+        if body.bytes.len() > self.body_bytes_max() || is_crowded {
             return false;
         }
         let (_, taken) = self.place(self.record_bytes(body.bytes.len()));
@@ -345,6 +419,7 @@ impl Ring {
         let sum = XxHash3_64::oneshot_with_seed(self.next.chain, &record[8..HEADER_BYTES + body.bytes.len()]);
         record[..8].copy_from_slice(&sum.to_le_bytes());
         self.advance(offset, bytes, taken, sum);
+        self.referred += body.referred;
         (offset, record)
     }
 
@@ -432,6 +507,33 @@ mod tests {
     }
 
     #[test]
+    fn long_body_names_values_and_the_ring_counts_them_until_a_checkpoint() {
+        let mut body = Body::new(4000);
+        body.table(0, || "t".into(), "n");
+        body.put(b"k", &[0; 900]);
+        assert!(!body.prefers_references());
+        body.put(b"l", &[0; 100]);
+        assert!(body.prefers_references() && !body.refers());
+        let mark = body.mark();
+        let run = Referred { reference: Reference::new(70_000, 9), sum: 5 };
+        body.refer(b"key", run);
+        body.return_to(mark);
+        assert!(!body.refers());
+        body.refer(b"key", run);
+        let last = operations(&body.bytes).last().unwrap().unwrap();
+        assert_eq!((last, body.refers()), (Operation::Refer { key: b"key", run }, true));
+
+        let mut ring = Ring::new(16_384, 64, LogStart::default());
+        ring.append(&body);
+        assert!(ring.is_half_full(), "it names more than it has");
+        assert!(!ring.has_room(&body), "and no more than four times as much");
+        ring.release(ring.used());
+        assert!(ring.is_empty() && ring.has_room(&body) && !ring.is_half_full());
+        body.clear();
+        assert!(!body.refers());
+    }
+
+    #[test]
     fn records_are_read_back_round_and_round_and_stale_ones_are_not() {
         let start = LogStart { offset: 512, number: 7, chain: 9 };
         let mut bytes = vec![0xaa; 4096];
@@ -475,13 +577,13 @@ mod tests {
                 }
                 while !ring.has_room(&next) || (!in_use.is_empty() && random(4) == 0) {
                     let (_, taken, _) = in_use.pop_front().expect("an empty ring has room");
-                    ring.release(taken);
+                    ring.release(Used { bytes: taken, referred: 0 });
                 }
-                let (from, used) = (ring.next(), ring.used());
+                let (from, used) = (ring.next(), ring.used);
                 let (offset, record) = ring.append(&next);
                 let offset = usize::try_from(offset).expect("inside the ring");
                 bytes[offset..offset + record.len()].copy_from_slice(&record);
-                in_use.push_back((from, ring.used() - used, next.bytes));
+                in_use.push_back((from, ring.used - used, next.bytes));
                 let mut reader = Ring::new(8192, 64, in_use[0].0);
                 for (_, _, expected) in &in_use {
                     assert_eq!(reader.read(&bytes), Some(&expected[..]), "seed {seed}, record {number}");

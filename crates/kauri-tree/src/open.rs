@@ -12,7 +12,7 @@ use crate::durable::{Durable, Turn};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
-use crate::log::{Body, Operation, PagesRecord, Ring, operations};
+use crate::log::{Body, Operation, PagesRecord, Referred, Ring, operations};
 use crate::meta::{FORMAT, LOG_PAGE, LogStart, META_BYTES, Meta, Unusable};
 use crate::node;
 use crate::overflow::{self, Reference};
@@ -257,7 +257,8 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
     let mut ring = ring_of(&meta);
     let body = Body::new(ring.body_bytes_max());
     let mut state = State { pager, catalog, page_bytes, turn: None };
-    replay(&mut state, &mut ring, &log)?;
+    let records = adopt_referred(&file, &mut state.pager, ring.clone(), &log)?;
+    replay(&mut state, &mut ring, &log, records)?;
     publish(&arena, &mut state);
     let Meta { catalog, pins, kept, .. } = meta;
     state.turn = Some(Turn {
@@ -341,12 +342,43 @@ fn newest_pages(file: &StoreFile, meta: &Meta, log: &[u8]) -> Result<Option<Meta
     Ok(None)
 }
 
-/// Does again what the log says.
-fn replay(state: &mut State, ring: &mut Ring, log: &[u8]) -> Result<()> {
-    loop {
+/// Takes the runs that the log names, so that nothing else is made there when it is done again. How many records it has whose runs are there.
+fn adopt_referred(file: &StoreFile, pager: &mut Pager<Catalog>, mut ring: Ring, log: &[u8]) -> Result<usize> {
+    let mut records = 0;
+    while let Some(body) = ring.read(log) {
+        let Some(runs) = referred_by(file, body)? else { break };
+        for (run, birth) in runs {
+            file.raise_newest(birth);
+            if !planted!(AdoptTooLate) && !pager.adopt(run, birth) {
+                return Err(corrupt(run.first, "a run named by the log where free pages are", run.pages.into()));
+            }
+        }
+        records += 1;
+    }
+    Ok(records)
+}
+
+/// The runs that a record names, and when each was born; nothing if one of them is not what was written.
+fn referred_by(file: &StoreFile, body: &[u8]) -> Result<Option<Vec<(Run, Stamp)>>> {
+    let mut runs = Vec::new();
+    for operation in operations(body) {
+        let Operation::Refer { run: Referred { reference, sum }, .. } = operation? else { continue };
+        let run = overflow::single(file.page_bytes(), reference)
+            .ok_or_else(|| corrupt(reference.first(), "a value of one run", reference.len() as u64))?;
+        let Some(birth) = file.read_birth(run, sum)? else { return Ok(None) };
+        let is_counted = |birth: &Stamp| birth.number() <= COUNT_MAX;
+        let birth = Stamp::new(birth).filter(is_counted).ok_or_else(|| corrupt(run.first, "a birth", birth))?;
+        runs.push((run, birth));
+    }
+    Ok(Some(runs))
+}
+
+/// Does again what the first so many records of the log say.
+fn replay(state: &mut State, ring: &mut Ring, log: &[u8], records: usize) -> Result<()> {
+    for index in 0.. {
         let before = ring.clone();
         let Some(body) = ring.read(log) else { break };
-        if PagesRecord::decode(body).is_some() {
+        if PagesRecord::decode(body).is_some() || index == records {
             // Its pages are not there: neither it nor what followed was promised to survive, and neither may follow what comes now.
             if !planted!(FollowLostPages) {
                 *ring = before;
@@ -388,6 +420,18 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
             catalog.set_root(place, root);
             retire(pager, *page_bytes, old)?;
         }
+        Operation::Refer { key, run } => {
+            let place = place(table)?;
+            let mut root = catalog.root(place);
+            check_key(key, *page_bytes)?;
+            if planted!(AdoptTooLate) {
+                overflow::single(*page_bytes, run.reference).map(|run| pager.adopt(run, Stamp::FIRST));
+            }
+            let value = run.reference.encode();
+            let old = btree::put::<Of<[u8]>>(pager, &mut root, key, node::Value::Overflow(&value))?;
+            catalog.set_root(place, root);
+            retire(pager, *page_bytes, old)?;
+        }
         Operation::Remove { key } => {
             let place = place(table)?;
             let mut root = catalog.root(place);
@@ -400,14 +444,21 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
 }
 
 fn put(pager: &mut Pager<Catalog>, root: &mut Root, page_bytes: usize, key: &[u8], value: &[u8]) -> Result<btree::Old> {
-    if key.len() > btree::key_bytes_max(page_bytes) {
-        return Err(corrupt(0, "a key of a quarter page at most", key.len() as u64));
-    }
+    check_key(key, page_bytes)?;
     if btree::fits(page_bytes, key.len(), value.len()) {
         return btree::put::<Of<[u8]>>(pager, root, key, node::Value::Inline(value));
     }
     let reference = overflow::write(pager, page_bytes, value)?.encode();
     btree::put::<Of<[u8]>>(pager, root, key, node::Value::Overflow(&reference))
+}
+
+fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
+    match key.len() {
+        long if long > btree::key_bytes_max(page_bytes) => {
+            Err(corrupt(0, "a key of a quarter page at most", long as u64))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn retire(pager: &mut Pager<Catalog>, page_bytes: usize, old: btree::Old) -> Result<()> {

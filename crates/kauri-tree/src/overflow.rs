@@ -40,6 +40,8 @@ pub(crate) trait RunsMut: Runs {
     fn make_run(&mut self, pages: u32) -> Result<(u32, &mut [u8])>;
     /// A run that is filled now and not changed later: it need not be in memory. Its first page.
     fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32>;
+    /// A run that is in the file when the transaction commits: its first page, and its checksum.
+    fn write_run_through(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<(u32, u64)>;
     /// The beginning of a run, which is not checked further, and not brought for this.
     fn header(&self, run: Run) -> Result<Header>;
     /// Gives a run up.
@@ -62,6 +64,15 @@ impl Reference {
         let bytes: [u8; REFERENCE_BYTES] = bytes.try_into().map_err(|_| Error::Corrupt { page: 0, fault })?;
         let [a, b, c, d, e, f, g, h] = bytes;
         Ok(Self { bytes: u32::from_le_bytes([a, b, c, d]), first: u32::from_le_bytes([e, f, g, h]) })
+    }
+
+    pub(crate) const fn new(bytes: u32, first: u32) -> Self {
+        Self { bytes, first }
+    }
+
+    /// The first page of the value's first run.
+    pub(crate) const fn first(self) -> u32 {
+        self.first
     }
 
     /// The length of the value.
@@ -87,6 +98,14 @@ pub(crate) fn write(runs: &mut impl RunsMut, page_bytes: usize, value: &[u8]) ->
         next = runs.write_run(pages, |run| begin_part(run, pages, part.len(), next).copy_from_slice(part))?;
     }
     Ok(Reference { bytes, first: next })
+}
+
+/// Writes a value that lies in one run, so that it is in the file when the transaction commits; tells the checksum of the run.
+pub(crate) fn write_through(runs: &mut impl RunsMut, page_bytes: usize, value: &[u8]) -> Result<(Reference, u64)> {
+    let pages = part_pages(page_bytes, value.len());
+    let fill = |run: &mut [u8]| begin_part(run, pages, value.len(), 0).copy_from_slice(value);
+    let (first, sum) = runs.write_run_through(pages, fill)?;
+    Ok((Reference { bytes: u32::try_from(value.len()).expect("a value of one run"), first }, sum))
 }
 
 /// How many pages the run of a part of a value has.
@@ -184,10 +203,15 @@ pub(crate) fn read<'a>(runs: &'a impl Runs, page_bytes: usize, reference: Refere
     Ok(Cow::Owned(value))
 }
 
+/// How many pages the run of a value has, if it has only one.
+pub(crate) fn run_pages(page_bytes: usize, bytes: usize) -> Option<u32> {
+    (bytes <= run_value_bytes_max(page_bytes)).then(|| part_pages(page_bytes, bytes))
+}
+
 /// The run of a value that has one, by its reference.
 pub(crate) fn single(page_bytes: usize, reference: Reference) -> Option<Run> {
-    let run = || Run { first: reference.first, pages: part_pages(page_bytes, reference.len()) };
-    (reference.len() <= run_value_bytes_max(page_bytes)).then(run)
+    let pages = run_pages(page_bytes, reference.len())?;
+    Some(Run { first: reference.first, pages })
 }
 
 /// The value in a copy of its only run.

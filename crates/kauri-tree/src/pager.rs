@@ -28,6 +28,7 @@ use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
 use crate::overflow::{Header, Runs, RunsMut};
+use crate::referred::ReferredRuns;
 use crate::sync::{Mutex, lock};
 use crate::through::{self, Through};
 
@@ -99,6 +100,8 @@ pub(crate) struct Pager<R> {
     born: Vec<u32>,
     /// What went through to the file since then, by transactions that committed.
     written: Vec<Written>,
+    /// What the log names, and nothing else may be written over.
+    referred: ReferredRuns,
     /// Whether anything may go through: the file can be written, and nobody gives room of it back.
     is_quiet: bool,
     /// When pages are born that go through: before everything else that the transaction makes.
@@ -137,6 +140,7 @@ impl<R: Send + Sync> Pager<R> {
             file: None,
             born: Vec::new(),
             written: Vec::new(),
+            referred: ReferredRuns::default(),
             is_quiet: false,
             through_birth: Stamp::FIRST,
             through: Mutex::default(),
@@ -315,6 +319,7 @@ impl<R: Send + Sync> Pager<R> {
             self.writer.rest();
         }
         for Written { run, .. } in level.written {
+            self.referred.forget(run.first);
             self.writer.forget(run.first);
             self.set_free(run);
         }
@@ -430,6 +435,7 @@ impl<R: Send + Sync> Pager<R> {
         ready.extend(self.dying.extract_if(.., |(version, _)| *version <= newest).flat_map(|(_, pages)| pages));
         for run in ready {
             match self.writer.reclaim(run.first) {
+                Ok(()) if self.referred.keep(run) => {}
                 Ok(()) => self.set_free(run),
                 Err(InUse::Held(_)) if planted!(LoseHeldPage) => {}
                 Err(InUse::Held(by)) => self.waiting.entry(by).or_default().push(run),
@@ -474,7 +480,7 @@ impl<R: Send + Sync> Pager<R> {
     }
 
     /// Makes a run in the file.
-    fn write_through(&mut self, run: Run, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+    fn write_through(&mut self, run: Run, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
         let file = self.file.as_ref().expect("what goes through has a file to go to");
         self.writer.check_empty(run.first, run.pages).map_err(|_| taken(run.first))?;
         let birth = self.through_birth;
@@ -484,7 +490,44 @@ impl<R: Send + Sync> Pager<R> {
             Ok(sum) => self.level().written.push(Written { run, birth, sum }),
             Err(_) => self.set_free(run),
         }
-        added.map(|_| ())
+        added
+    }
+
+    /// Whether a run of so many pages can go through to the file.
+    pub(crate) fn can_go_through(&self, pages: u32) -> bool {
+        self.is_quiet && pages as usize * self.writer.arena().page_bytes() <= through::BUFFER_BYTES
+    }
+
+    /// Takes a run that the log names, of a store that is being opened: it is in the file, and was born at that stamp. Tells whether it
+    /// was free.
+    pub(crate) fn adopt(&mut self, run: Run, birth: Stamp) -> bool {
+        let end = run.iter().end;
+        let is_whole = run.first / CHUNK_PAGES == (end - 1) / CHUNK_PAGES;
+        if !is_whole || run.iter().any(|page| page < self.end && !self.free.contains(page)) {
+            return false;
+        }
+        for page in self.end..end {
+            self.free.insert(page);
+        }
+        self.end = self.end.max(end);
+        for page in run.iter() {
+            self.free.remove(page);
+        }
+        self.referred.add(run.first);
+        self.writer.pass(birth);
+        true
+    }
+
+    /// A checkpoint begins that will hold everything the log says so far.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        self.referred.begin_checkpoint();
+    }
+
+    /// It is durable.
+    pub(crate) fn end_checkpoint(&mut self) {
+        for run in self.referred.end_checkpoint() {
+            self.set_free(run);
+        }
     }
 
     /// A page that is not used.
@@ -525,9 +568,10 @@ impl<R: Send + Sync> Pager<R> {
         &self.free
     }
 
-    /// The pages that wait until nobody sees them.
+    /// The pages that wait until nobody sees them, and the log does not name them.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.values().chain(self.dying.iter().map(|(_, pages)| pages)).flatten().flat_map(|run| run.iter())
+        let unseen = self.waiting.values().chain(self.dying.iter().map(|(_, pages)| pages)).flatten().copied();
+        unseen.chain(self.referred.spent()).flat_map(Run::iter)
     }
 
     /// Whether a page belongs to the innermost transaction.
@@ -630,14 +674,20 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
 
     fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32> {
         let run = self.next_run(pages)?;
-        let is_short = pages as usize * self.page_bytes() <= through::BUFFER_BYTES;
         // Where there is memory, what is written into it may be gone before the next checkpoint, or be read soon.
-        if is_short && self.is_quiet && !self.writer.is_at_hand(run.first, run.pages) {
+        if self.can_go_through(pages) && !self.writer.is_at_hand(run.first, run.pages) {
             self.write_through(run, fill)?;
         } else {
             fill(self.take_run(run)?);
         }
         Ok(run.first)
+    }
+
+    fn write_run_through(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<(u32, u64)> {
+        let run = self.next_run(pages)?;
+        let sum = self.write_through(run, fill)?;
+        self.referred.add(run.first);
+        Ok((run.first, sum))
     }
 
     fn header(&self, run: Run) -> Result<Header> {

@@ -163,6 +163,15 @@ mod bugs {
         CommitBeforeThrough,
         /// What followed a record whose pages are lost is found by a later recovery.
         FollowLostPages,
+        // Long values that the log names.
+        /// A record is synced without the pages that it names.
+        SyncWithoutReferred,
+        /// Pages that the log names are used again before a checkpoint holds what it says.
+        ReuseReferredRun,
+        /// Pages that a record names are believed to be there.
+        TrustReferred,
+        /// Pages that the log names are in use only when their record is done again.
+        AdoptTooLate,
         // Checkpoints and metas.
         /// The meta page is written before its pages are durable.
         PointAtUnsyncedPages,

@@ -678,7 +678,7 @@ impl Store {
             waiting_pages: waiting,
             resident_pages: self.arena().resident_pages(),
             log_bytes: ring.map_or(0, Ring::bytes),
-            log_used_bytes: ring.map_or(0, Ring::used),
+            log_used_bytes: ring.map_or(0, |ring| ring.used().bytes()),
         }
     }
 }

@@ -8,6 +8,8 @@ mod reserve;
 
 pub(crate) use raw::RawLoader;
 
+use std::cell::Cell;
+
 use kauri_arena::Sealed;
 use kauri_wire::Key;
 
@@ -16,7 +18,7 @@ use crate::catalog::{Catalog, Types};
 use crate::cursor::{Cursor, Stand};
 use crate::durable::{Durability, Pending};
 use crate::error::{Error, Result};
-use crate::log::{Body, Mark};
+use crate::log::{Body, Mark, Referred};
 use crate::node;
 use crate::overflow::{self, Reference};
 use crate::pager::Pager;
@@ -277,14 +279,38 @@ impl<'a> WriteTxn<'a> {
     ) -> Result<()> {
         let page_bytes = self.turn.state().page_bytes;
         check_key(key, page_bytes)?;
+        if !btree::fits(page_bytes, key.len(), value.len()) {
+            return self.put_long::<K>(table, types, key, value);
+        }
         let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
-            if btree::fits(page_bytes, key.len(), value.len()) {
-                return btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value));
-            }
-            let reference = overflow::write(pages, page_bytes, value)?.encode();
-            btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference))
+            btree::put::<Of<K>>(pages, root, key, node::Value::Inline(value))
         };
         self.change::<K>(table, types, change, |body, _| body.put(key, value))?;
+        Ok(())
+    }
+
+    /// Writes a row whose value lies elsewhere. The log has the value too, or, if it has many bytes already, says where it is.
+    fn put_long<K: Key + ?Sized>(&mut self, table: &str, types: Types, key: &[u8], value: &[u8]) -> Result<()> {
+        let State { pager, turn, page_bytes, .. } = self.turn.state();
+        let page_bytes = *page_bytes;
+        let prefers = turn.as_ref().is_some_and(|turn| turn.body.prefers_references());
+        let refers = prefers && overflow::run_pages(page_bytes, value.len()).is_some_and(|pages| pager.can_go_through(pages));
+        let referred = Cell::new(None);
+        let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
+            let reference = if refers {
+                let (reference, sum) = overflow::write_through(pages, page_bytes, value)?;
+                referred.set(Some(Referred { reference, sum }));
+                reference
+            } else {
+                overflow::write(pages, page_bytes, value)?
+            };
+            btree::put::<Of<K>>(pages, root, key, node::Value::Overflow(&reference.encode()))
+        };
+        let log = |body: &mut Body, _: &Old| match referred.get() {
+            Some(run) => body.refer(key, run),
+            None => body.put(key, value),
+        };
+        self.change::<K>(table, types, change, log)?;
         Ok(())
     }
 
