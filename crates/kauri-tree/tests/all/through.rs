@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Durability, Options, Read, Store, Table, Write, WriteTxn};
 
+use crate::places::copy;
 use crate::random::Random;
 use crate::watched::WatchedDisk;
 
@@ -146,4 +147,75 @@ fn a_long_value_is_brought_into_memory_when_it_is_read_a_second_time() {
         disk.watch.reads.load(Ordering::Relaxed) - before
     };
     assert_eq!([reads(), reads(), reads(), reads()], [1, 1, 0, 0]);
+}
+
+/// What somebody finds who opens the file now, as after a crash of the program.
+fn found(disk: &MemoryDisk) -> Model {
+    content(&Options::new().read_only(true).open(disk, "store").unwrap().snapshot())
+}
+
+#[test]
+fn a_log_names_long_values_that_it_does_not_repeat() {
+    let disk = MemoryDisk::new();
+    let store = Options::new().keeper(false).open(&disk, "store").unwrap();
+    let mut model = Model::new();
+    for round in 0..3_u8 {
+        let mut txn = store.begin();
+        for row in 0..100 {
+            let value = vec![round ^ row; 5000 + usize::from(row)];
+            txn.put(&ROWS, row.into(), &value).unwrap();
+            // Replaced in the same transaction: the log names both.
+            let value = if row % 3 == 0 { vec![row; 9000] } else { value };
+            txn.put(&ROWS, row.into(), &value).unwrap();
+            model.insert(row.into(), value);
+        }
+        let mut vanishing = txn.nest();
+        for row in 0..50 {
+            vanishing.put(&ROWS, row, &[9; 6000]).unwrap();
+        }
+        drop(vanishing);
+        txn.commit_with(if round % 2 == 0 { Durability::None } else { Durability::Sync }).unwrap();
+        assert_eq!(found(&disk), model, "round {round}");
+        store.verify().unwrap();
+    }
+    // Three times most of a megabyte was written; the first values of each commit are in the log themselves.
+    let stat = store.stat();
+    assert!(stat.log_used_bytes < 3 * (80 << 10), "{stat:?}");
+    // What the log names is kept, although nobody sees it, until a checkpoint holds what the log says.
+    assert!(stat.waiting_pages > 500, "{stat:?}");
+    store.checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    let stat = store.stat();
+    assert!(stat.waiting_pages < 10 && stat.free_pages > 500, "{stat:?}");
+    assert_eq!((found(&disk), content(&store.snapshot())), (model.clone(), model.clone()));
+    drop(store);
+    let store = Options::new().keeper(false).open(&disk, "store").unwrap();
+    assert_eq!(content(&store.snapshot()), model);
+    store.verify().unwrap();
+}
+
+#[test]
+fn what_a_log_names_is_there_in_the_next_life_and_the_one_after() {
+    for seed in 0..20 {
+        let (mut disk, mut random, mut model) = (MemoryDisk::new(), Random(seed), Model::new());
+        for life in 0..5 {
+            let store = Options::new().page_bytes(512).log_bytes(1 << 16).keeper(false).open(&disk, "store").unwrap();
+            assert_eq!(content(&store.snapshot()), model, "seed {seed}, life {life}");
+            store.verify().unwrap();
+            for _ in 0..random.below(6) {
+                let mut txn = store.begin();
+                for _ in 0..random.below(40) {
+                    let (key, bytes) = (random.below(50) as u64, random.below(3000));
+                    let value = vec![random.next() as u8; bytes];
+                    txn.put(&ROWS, key, &value).unwrap();
+                    model.insert(key, value);
+                }
+                txn.commit_with(Durability::None).unwrap();
+            }
+            // It ends as if it had been killed.
+            let left = copy(&disk);
+            drop(store);
+            disk = left;
+        }
+    }
 }
