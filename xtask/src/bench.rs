@@ -6,6 +6,10 @@ use crate::failure::{Failure, Result};
 use crate::invocation::{Invocation, cargo, target_folder};
 use crate::tree::Tree;
 
+const PEERS: &str = "crates/kauri-peers/Cargo.toml";
+/// A package of its own beside them: its SQLite and theirs are two, and cargo links one.
+const APALIS: &str = "crates/kauri-peers/apalis/Cargo.toml";
+
 /// How much is measured.
 pub(crate) struct Extent {
     pub(crate) quick: bool,
@@ -32,7 +36,7 @@ impl Extent {
 }
 
 pub(crate) fn run(tree: &Tree, suite: Option<String>, mut extent: Extent, json: Option<PathBuf>) -> Result<()> {
-    let is_doctor = suite.as_deref() == Some("doctor");
+    let (is_doctor, is_queue) = (suite.as_deref() == Some("doctor"), suite.as_deref() == Some("queue"));
     // The call runs from the root; the person may stand elsewhere.
     let absolute = |file: PathBuf| std::path::absolute(&file).map_err(Failure::io(format!("find {}", file.display())));
     extent.servers = extent.servers.map(absolute).transpose()?;
@@ -45,6 +49,9 @@ pub(crate) fn run(tree: &Tree, suite: Option<String>, mut extent: Extent, json: 
         // Its home has many gigabytes, and is nothing of the repository's.
         call = call.arguments(["--folder".to_owned(), target_folder().display().to_string()]);
     }
+    if is_queue && tree.holds(APALIS) {
+        peers("build", APALIS).run()?;
+    }
     if let Some(file) = json {
         let file = absolute(file)?;
         call = call.arguments(["--json".to_owned(), file.display().to_string()]);
@@ -54,7 +61,6 @@ pub(crate) fn run(tree: &Tree, suite: Option<String>, mut extent: Extent, json: 
 
 /// The call that measures a suite. The peers of store and queue are outside the workspace, so that only this builds them.
 fn call(tree: &Tree, suite: Option<String>) -> Result<Invocation> {
-    const PEERS: &str = "crates/kauri-peers/Cargo.toml";
     let program = match suite.as_deref() {
         Some("store") => Some("kauri-peers"),
         Some("queue") => Some("queue"),
@@ -63,14 +69,18 @@ fn call(tree: &Tree, suite: Option<String>) -> Result<Invocation> {
     if let Some(program) = program
         && tree.holds(PEERS)
     {
-        let folder = target_folder().join("peers").display().to_string();
-        let run = ["run", "--release", "--locked", "--manifest-path", PEERS, "--target-dir", &folder];
-        return Ok(cargo(&run).arguments(["--bin", program, "--"]));
+        return Ok(peers("run", PEERS).arguments(["--bin", program, "--"]));
     }
     if !tree.holds("crates/kauri-bench/Cargo.toml") {
         return Err(Failure::Failed("there is no crates/kauri-bench to run".to_owned()));
     }
     Ok(cargo(&["run", "--release", "--locked", "-p", "kauri-bench", "--"]).arguments(suite))
+}
+
+/// A call for a package of peers, all of which are built in one folder: the suite queue looks for apalis beside itself.
+fn peers(verb: &str, manifest: &str) -> Invocation {
+    let folder = target_folder().join("peers").display().to_string();
+    cargo(&[verb, "--release", "--locked", "--manifest-path", manifest, "--target-dir", &folder])
 }
 
 #[cfg(test)]
@@ -96,5 +106,9 @@ mod tests {
             assert!(line.contains(" --manifest-path crates/kauri-peers/Cargo.toml "), "{line}");
             assert!(line.ends_with(&format!(" --bin {program} --")), "{line}");
         }
+        let folder =
+            |line: &str| line.split(" --target-dir ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned);
+        assert_eq!(folder(&peers("build", APALIS).to_string()), folder(&line("queue")), "apalis is beside its suite");
+        assert!(folder(&line("queue")).is_some());
     }
 }

@@ -9,6 +9,7 @@ use crate::peer::{Queue, Result, Task};
 /// Such a program, until this is dropped.
 pub(crate) struct Foreign {
     name: &'static str,
+    works_in_batches: bool,
     talk: Mutex<Talk>,
     child: Child,
 }
@@ -23,7 +24,13 @@ impl Foreign {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let asks = child.stdin.take().ok_or("no way to ask")?;
         let answers = BufReader::new(child.stdout.take().ok_or("no way to hear")?);
-        Ok(Self { name, talk: Mutex::new(Talk { asks, answers }), child })
+        Ok(Self { name, works_in_batches: false, talk: Mutex::new(Talk { asks, answers }), child })
+    }
+
+    /// It claims and ends several jobs in one commit.
+    pub(crate) fn in_batches(mut self) -> Self {
+        self.works_in_batches = true;
+        self
     }
 
     fn ask(&self, question: &str) -> Result<f64> {
@@ -46,6 +53,10 @@ impl Queue for Foreign {
 
     fn wait(&self, count: usize) -> Result<f64> {
         self.ask(&format!("wait {count}"))
+    }
+
+    fn works_in_batches(&self) -> bool {
+        self.works_in_batches
     }
 }
 

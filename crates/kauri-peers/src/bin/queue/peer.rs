@@ -37,6 +37,11 @@ pub(crate) trait Queue: Sync {
 
     /// Microseconds from enqueueing to the handler of an idle worker, at the median of so many.
     fn wait(&self, count: usize) -> Result<f64>;
+
+    /// Whether a worker claims and ends several jobs in one commit.
+    fn works_in_batches(&self) -> bool {
+        false
+    }
 }
 
 /// A queue that is spoken to from threads.
