@@ -75,6 +75,8 @@
 //! need a second form, with locks that spin and errors of its own, that nobody would test as the first one is tested. What a guest needs without it, frames
 //! and keys, is in `kauri-wire`, which is `no_std`.
 
+// An example imports what it needs, and nothing else.
+#![doc(test(attr(deny(unused_imports, unused_mut, unused_variables))))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(feature = "checkpoint", feature = "multi", feature = "ttl", feature = "watch")),

@@ -12,6 +12,7 @@
 //! use kauri_tree::disk::MemoryDisk;
 //!
 //! let scratch = Store::in_memory()?; // gone when it is dropped
+//! assert_eq!(scratch.snapshot().tables().count(), 0);
 //!
 //! let disk = MemoryDisk::new();
 //! let store = Options::new().page_bytes(8192).open(&disk, "stock.kauri")?;
@@ -190,7 +191,7 @@
 //! [`remove`](Cursor::remove) it is on the next row. Its [`Position`] can be kept, and returned to in a later version.
 //!
 //! ```
-//! use kauri_tree::{Read, Store, Table, Write};
+//! use kauri_tree::{Store, Table, Write};
 //!
 //! const STOCK: Table<str, u64> = Table::new("stock");
 //!
@@ -352,7 +353,7 @@
 //! What differs between any two versions is told in time of the difference, not of what is there: pages that both have are not looked at.
 //!
 //! ```
-//! use kauri_tree::{Difference, Read, Store, Table, Write};
+//! use kauri_tree::{Difference, Store, Table, Write};
 //!
 //! const SQUARES: Table<u64, u64> = Table::new("squares");
 //!
@@ -441,7 +442,7 @@
 //!
 //! ```
 //! use kauri_tree::disk::MemoryDisk;
-//! use kauri_tree::{Options, Table, Write};
+//! use kauri_tree::{Options, Table};
 //!
 //! const SQUARES: Table<u64, u64> = Table::new("squares");
 //!

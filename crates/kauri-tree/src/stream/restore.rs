@@ -92,6 +92,24 @@ impl Store {
     ///
     /// What is written is held in memory until it is committed; [`Options::restore`] needs less.
     ///
+    /// ```
+    /// use kauri_tree::{Error, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// let mut stream = Vec::new();
+    /// store.snapshot().checkpoint_to(&mut stream)?;
+    /// let copy = Store::in_memory()?;
+    /// assert!(matches!(copy.restore_from(&mut &stream[..stream.len() - 1]), Err(Error::Stream { .. }))); // cut
+    /// assert_eq!(copy.restore_from(&mut &stream[..])?.rows, 1);
+    /// assert_eq!(copy.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// assert!(matches!(copy.restore_from(&mut &stream[..]), Err(Error::NotEmpty)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotEmpty`] or [`Error::OtherBase`] if the stream is not for this store, [`Error::Stream`] if it is damaged or cut; also
     /// if a row is too long for the pages, or reading or the disk fails. Nothing has changed then.

@@ -22,7 +22,7 @@ impl WriteTxn<'_> {
     /// It costs the same for any number of rows, but for looking at the pages that they were in.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Read, Store, Table};
     ///
     /// const SQUARES: Table<u64, u64> = Table::new("squares");
     /// let store = Store::in_memory()?;

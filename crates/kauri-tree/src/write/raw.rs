@@ -53,6 +53,18 @@ impl WriteTxn<'_> {
 
     /// Removes a row by its bytes, and tells whether there was one.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<u32, str> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, 7, "apples")?;
+    /// assert!(txn.remove_raw("stock", &[0, 0, 0, 7])?);
+    /// assert!(!txn.remove_raw("stock", &[0, 0, 0, 7])? && !txn.remove_raw("stick", b"")?); // nothing of that
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`put_raw`](Self::put_raw).
     pub fn remove_raw(&mut self, table: &str, key: &[u8]) -> Result<bool> {
