@@ -178,20 +178,6 @@ impl<R: Send + Sync> Writer<R> {
         Some(unsafe { frame.bytes_mut(self.arena.frames.page_bytes()) })
     }
 
-    /// Two different pages that were born in the version being made, to change them together.
-    #[must_use]
-    pub fn pair_mut(&mut self, first: u32, second: u32) -> Option<(&mut [u8], &mut [u8])> {
-        if first == second {
-            return None;
-        }
-        let bytes = self.arena.frames.page_bytes();
-        let (first, second) = (self.own(first)?, self.own(second)?);
-        // SAFETY: as for `page_mut`.
-        let first = unsafe { first.bytes_mut(bytes) };
-        // SAFETY: as for `page_mut`; the frames are different, so the slices do not overlap.
-        Some((first, unsafe { second.bytes_mut(bytes) }))
-    }
-
     /// A page to read and another, born in the version being made, to change.
     #[must_use]
     pub fn from_to(&mut self, from: u32, to: u32) -> Option<(&[u8], &mut [u8])> {
