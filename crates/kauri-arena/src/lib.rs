@@ -38,6 +38,7 @@
 
 mod cache;
 mod frames;
+mod sealed;
 mod slots;
 mod stamp;
 mod sync;
@@ -49,9 +50,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use cache::Operation;
 pub use frames::{CHUNK_PAGES, Load};
+pub use sealed::{Early, Sealed};
 pub use stamp::Stamp;
 pub use versions::Reader;
-pub use writer::{Early, InUse, Sealed, Writer};
+pub use writer::{InUse, Writer};
 
 use cache::Cache;
 use frames::Frames;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::Arena;
 use crate::cache::{CLEAN, USED};
 use crate::frames::{Birth, Frame, is_run};
+use crate::sealed::Sealed;
 use crate::stamp::Stamp;
-use crate::{Arena, ArenaId};
 
 /// Why a page cannot be taken or reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,45 +15,6 @@ pub enum InUse {
     Taken,
     /// It died, but this version of its life is held, or is the newest.
     Held(Stamp),
-}
-
-/// A version whose pages do not change any more: it can be published, once.
-#[must_use = "a sealed version that is never published is never seen"]
-#[derive(PartialEq, Eq, Debug)]
-pub struct Sealed {
-    version: Stamp,
-    arena: ArenaId,
-}
-
-impl Sealed {
-    /// The version.
-    #[must_use]
-    pub fn version(&self) -> Stamp {
-        self.version
-    }
-
-    /// What it can be read by before it is published.
-    #[must_use]
-    pub fn early(&self) -> Early {
-        Early { version: self.version, arena: self.arena }
-    }
-
-    pub(crate) fn is_of(&self, arena: ArenaId) -> bool {
-        self.arena == arena
-    }
-}
-
-/// A version that was sealed, to be [read](Arena::read_early) before it is published.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Early {
-    pub(crate) version: Stamp,
-    arena: ArenaId,
-}
-
-impl Early {
-    pub(crate) fn is_of(self, arena: ArenaId) -> bool {
-        self.arena == arena
-    }
 }
 
 /// Makes new versions of an arena. There is one.
@@ -363,7 +325,7 @@ impl<R: Send + Sync> Writer<R> {
         assert!(self.now > self.base, "no time has passed since the last version");
         self.base = self.now;
         self.rest();
-        Sealed { version: self.now, arena: self.arena.id }
+        Sealed::new(self.now, self.arena.id)
     }
 
     /// The newest published version at the last scan.
