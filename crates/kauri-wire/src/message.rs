@@ -13,13 +13,18 @@
 //! is no trace id, and `from_worker` is zero where there is no sender: each flag and its field must agree, so one
 //! message has one byte form. (The C implementation accepts a stray sender without its flag; we refuse it.)
 
+mod flags;
+mod parts;
+
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::BitOr;
 
 use crate::error::{self, Found, WireError};
-use crate::header::{self, field, put};
+use crate::header::{self, field};
 use crate::id::{MessageId, Timestamp, TraceId, WorkerId};
+
+pub use flags::Flags;
+pub use parts::MessageParts;
 
 /// The first four bytes of a message frame.
 pub const MESSAGE_MAGIC: [u8; 4] = *b"LMSG";
@@ -50,81 +55,6 @@ impl TryFrom<u8> for MessageKind {
             2 => Ok(Self::Timer),
             _ => Err(error::invalid("message kind 0, 1 or 2", error::number(byte.into()))),
         }
-    }
-}
-
-/// How a message wants to be treated; a set of four wishes.
-///
-/// The two other bits of the frame's flag byte say which fields are present. They are not here, because
-/// the fields themselves say it.
-///
-/// ```
-/// use kauri_wire::Flags;
-///
-/// let flags = Flags::DURABLE | Flags::REQUIRES_ACK;
-/// assert!(flags.contains(Flags::DURABLE) && !flags.contains(Flags::HIGH_PRIORITY));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
-
-impl Flags {
-    /// No wish.
-    pub const NONE: Self = Self(0);
-    /// Synced before it is acknowledged.
-    pub const DURABLE: Self = Self(0x01);
-    /// Claimed before others.
-    pub const HIGH_PRIORITY: Self = Self(0x02);
-    /// Handled once per message id.
-    pub const DEDUPE_REQUIRED: Self = Self(0x04);
-    /// Answered with an acknowledgement message.
-    pub const REQUIRES_ACK: Self = Self(0x08);
-
-    const HAS_FROM_WORKER: u8 = 0x10;
-    const HAS_TRACE_ID: u8 = 0x20;
-    const WISHES: u8 = 0x0f;
-    const KNOWN: u8 = Self::WISHES | Self::HAS_FROM_WORKER | Self::HAS_TRACE_ID;
-
-    /// The wishes in this byte.
-    ///
-    /// # Errors
-    /// `Invalid` if it has any other bit.
-    pub fn from_bits(bits: u8) -> Result<Self, WireError> {
-        match bits & !Self::WISHES {
-            0 => Ok(Self(bits)),
-            _ => Err(error::invalid("flags of 0x0f at most", error::number(bits.into()))),
-        }
-    }
-
-    /// The wishes as bits of the frame's flag byte.
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// Whether all of `others` are among these.
-    #[must_use]
-    pub const fn contains(self, others: Self) -> bool {
-        self.0 & others.0 == others.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [
-            (Self::DURABLE, "durable"),
-            (Self::HIGH_PRIORITY, "high-priority"),
-            (Self::DEDUPE_REQUIRED, "dedupe-required"),
-            (Self::REQUIRES_ACK, "requires-ack"),
-        ];
-        f.debug_set().entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)).finish()
     }
 }
 
@@ -269,127 +199,6 @@ impl Message {
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
-    }
-}
-
-/// A message that borrows its parts, to be encoded without owning them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MessageParts<'a> {
-    kind: MessageKind,
-    flags: Flags,
-    to: WorkerId,
-    route: Route,
-    from: Option<WorkerId>,
-    id: &'a [u8],
-    trace: Option<&'a [u8]>,
-    payload: &'a [u8],
-}
-
-impl<'a> MessageParts<'a> {
-    /// A message of these parts, with no flags, no sender, no trace and an empty route.
-    ///
-    /// # Errors
-    /// `Invalid` if the id is empty.
-    pub fn new(kind: MessageKind, to: WorkerId, id: &'a [u8], payload: &'a [u8]) -> Result<Self, WireError> {
-        if id.is_empty() {
-            return Err(error::invalid("a message id of at least one byte", Found::Nothing));
-        }
-        Ok(Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload })
-    }
-
-    /// The same message with these flags besides those it has.
-    #[must_use]
-    pub fn with(self, flags: Flags) -> Self {
-        Self { flags: self.flags | flags, ..self }
-    }
-
-    /// The same message from this sender.
-    #[must_use]
-    pub fn sent_by(self, from: WorkerId) -> Self {
-        Self { from: Some(from), ..self }
-    }
-
-    /// The same message in this trace.
-    #[must_use]
-    pub fn traced(self, trace: &'a [u8]) -> Self {
-        Self { trace: Some(trace), ..self }
-    }
-
-    /// The same message on this route.
-    #[must_use]
-    pub fn routed(self, worker: WorkerId, timestamp: Timestamp) -> Self {
-        Self { route: Route { worker, timestamp }, ..self }
-    }
-
-    /// Writes the frame to the start of `buffer` and returns how many bytes it took.
-    ///
-    /// # Errors
-    /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
-    /// longer than a frame can be. The buffer is unchanged then.
-    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
-        let header = self.header(self.frame_bytes()?);
-        let room = buffer.len();
-        let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
-            return Err(error::too_big(room, "room for the whole frame", room));
-        };
-        let (head, rest) = frame.split_at_mut(MESSAGE_HEADER_BYTES);
-        let (id, rest) = rest.split_at_mut(self.id.len());
-        let (trace, payload) = rest.split_at_mut(self.trace.map_or(0, <[u8]>::len));
-        head.copy_from_slice(&header);
-        id.copy_from_slice(self.id);
-        trace.copy_from_slice(self.trace.unwrap_or_default());
-        payload.copy_from_slice(self.payload);
-        Ok(self.encoded_len())
-    }
-
-    /// Writes the frame to the end of `out`.
-    ///
-    /// # Errors
-    /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
-    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
-        let header = self.header(self.frame_bytes()?);
-        out.reserve(self.encoded_len());
-        out.extend_from_slice(&header);
-        out.extend_from_slice(self.id);
-        out.extend_from_slice(self.trace.unwrap_or_default());
-        out.extend_from_slice(self.payload);
-        Ok(())
-    }
-
-    /// How many bytes the frame has.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        let body = self.id.len().saturating_add(self.trace.map_or(0, <[u8]>::len)).saturating_add(self.payload.len());
-        body.saturating_add(MESSAGE_HEADER_BYTES)
-    }
-
-    // Infallible on purpose: a header inside a `Result` is put together in memory, and read back in wider pieces than
-    // it was written in, which costs more than all the rest.
-    fn header(&self, frame_bytes: u32) -> [u8; MESSAGE_HEADER_BYTES] {
-        // Each part is shorter than the whole, which fits.
-        let part = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(frame_bytes).to_le_bytes();
-        let mut flags = self.flags.0;
-        if self.from.is_some() {
-            flags |= Flags::HAS_FROM_WORKER;
-        }
-        if self.trace.is_some() {
-            flags |= Flags::HAS_TRACE_ID;
-        }
-        let mut header = header::start(MESSAGE_MAGIC, frame_bytes, self.kind as u8, flags);
-        put::<16, 8, _>(&mut header, self.to.0.to_le_bytes());
-        put::<24, 8, _>(&mut header, self.route.worker.0.to_le_bytes());
-        put::<32, 8, _>(&mut header, self.route.timestamp.0.to_le_bytes());
-        put::<40, 8, _>(&mut header, self.from.unwrap_or_default().0.to_le_bytes());
-        put::<48, 4, _>(&mut header, part(self.id));
-        put::<52, 4, _>(&mut header, self.trace.map_or(NO_TRACE.to_le_bytes(), part));
-        put::<56, 4, _>(&mut header, part(self.payload));
-        header
-    }
-
-    /// The length of the frame as its header states it.
-    pub(crate) fn frame_bytes(&self) -> Result<u32, WireError> {
-        u32::try_from(self.encoded_len())
-            .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))
     }
 }
 
