@@ -27,13 +27,37 @@ pub use flags::Flags;
 pub use parts::MessageParts;
 
 /// The first four bytes of a message frame.
+///
+/// ```
+/// use kauri_wire::{MESSAGE_MAGIC, MessageRef};
+///
+/// let mut bytes = [0; 60];
+/// assert_eq!(MessageRef::decode(&bytes).unwrap_err().at, 0); // no magic
+/// bytes[..4].copy_from_slice(&MESSAGE_MAGIC);
+/// assert!(MessageRef::decode(&bytes).unwrap_err().at > 0); // something else
+/// ```
 pub const MESSAGE_MAGIC: [u8; 4] = *b"LMSG";
 /// The bytes before a message's id.
+///
+/// ```
+/// use kauri_wire::{MESSAGE_HEADER_BYTES, Message, MessageId, WorkerId};
+///
+/// let frame = Message::event(WorkerId(7), MessageId::new("order-1")?, "12").encode()?;
+/// assert_eq!(&frame[MESSAGE_HEADER_BYTES..], b"order-112"); // the id, then the payload
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const MESSAGE_HEADER_BYTES: usize = 60;
 
 const NO_TRACE: u32 = u32::MAX;
 
 /// What a message is.
+///
+/// ```
+/// use kauri_wire::MessageKind;
+///
+/// assert_eq!(MessageKind::try_from(2), Ok(MessageKind::Timer));
+/// assert_eq!(MessageKind::try_from(3).unwrap_err().to_string(), "at byte 0: expected message kind 0, 1 or 2, found 3");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MessageKind {
@@ -59,6 +83,16 @@ impl TryFrom<u8> for MessageKind {
 }
 
 /// Where an answer to a message goes, and since when it is under way.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, Route, Timestamp, WorkerId};
+///
+/// let ask = Message::command(WorkerId(7), MessageId::new("ask")?, "").routed(WorkerId(3), Timestamp(5)).encode()?;
+/// let Route { worker, timestamp } = MessageRef::decode(&ask)?.route();
+/// let answer = Message::event(worker, MessageId::new("answer")?, "").routed(worker, timestamp);
+/// assert_eq!(answer.to, WorkerId(3));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Route {
     /// The worker that an answer is sent to.
@@ -106,27 +140,68 @@ pub struct Message {
 
 impl Message {
     /// A message of this kind, with no flags, no sender, no trace and an empty route.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let message = Message::new(MessageKind::Event, WorkerId(7), MessageId::new("m")?, [1, 2, 3]);
+    /// assert_eq!((message.flags, message.from, message.trace), (Flags::NONE, None, None));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn new(kind: MessageKind, to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         let payload = payload.into();
         Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload }
     }
 
     /// A command to a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples");
+    /// assert_eq!((order.kind, order.to), (MessageKind::Command, WorkerId(7)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn command(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Command, to, id, payload)
     }
 
     /// An event for a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let shipped = Message::event(WorkerId(8), MessageId::new("order-1/shipped")?, "");
+    /// assert_eq!(shipped.kind, MessageKind::Event);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn event(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Event, to, id, payload)
     }
 
     /// A timer of a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, MessageKind, Timestamp, WorkerId};
+    ///
+    /// let remind = Message::timer(WorkerId(7), MessageId::new("remind-1")?, "ship it");
+    /// assert_eq!(remind.kind, MessageKind::Timer);
+    /// let _when = Intent::Arm { due: Timestamp(1_000), message: remind }; // it does not say when by itself
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn timer(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Timer, to, id, payload)
     }
 
     /// The same message with these flags besides those it has.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "").with(Flags::DURABLE).with(Flags::REQUIRES_ACK);
+    /// assert_eq!(order.flags, Flags::DURABLE | Flags::REQUIRES_ACK);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, flags: Flags) -> Self {
         self.flags = self.flags | flags;
@@ -134,6 +209,15 @@ impl Message {
     }
 
     /// The same message from this sender.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let message = Message::event(WorkerId(7), MessageId::new("m")?, "");
+    /// assert_eq!(MessageRef::decode(&message.encode()?)?.from(), None);
+    /// assert_eq!(MessageRef::decode(&message.sent_by(WorkerId(0)).encode()?)?.from(), Some(WorkerId(0)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn sent_by(mut self, from: WorkerId) -> Self {
         self.from = Some(from);
@@ -141,6 +225,14 @@ impl Message {
     }
 
     /// The same message in this trace.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, TraceId, WorkerId};
+    ///
+    /// let message = Message::event(WorkerId(7), MessageId::new("m")?, "").traced(TraceId::new("checkout"));
+    /// assert_eq!(message.trace.as_ref().map(TraceId::as_bytes), Some(&b"checkout"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn traced(mut self, trace: TraceId) -> Self {
         self.trace = Some(trace);
@@ -148,6 +240,14 @@ impl Message {
     }
 
     /// The same message on this route.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, Route, Timestamp, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("m")?, "").routed(WorkerId(3), Timestamp(5));
+    /// assert_eq!(message.route, Route { worker: WorkerId(3), timestamp: Timestamp(5) });
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn routed(mut self, worker: WorkerId, timestamp: Timestamp) -> Self {
         self.route = Route { worker, timestamp };
@@ -155,6 +255,16 @@ impl Message {
     }
 
     /// The message, borrowed.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, vec![7; 1 << 20]);
+    /// let mut frame = Vec::new();
+    /// order.parts().with(Flags::DURABLE).append_to(&mut frame)?; // changed on its way, the payload copied once
+    /// assert_eq!(MessageRef::decode(&frame)?.flags(), Flags::DURABLE);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn parts(&self) -> MessageParts<'_> {
         MessageParts {
@@ -171,6 +281,14 @@ impl Message {
 
     /// The message's frame.
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!((&frame[..4], frame.len()), (&b"LMSG"[..], 60 + 1 + 2));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if it would be longer than a frame can be (4 GiB).
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
@@ -181,6 +299,15 @@ impl Message {
 
     /// As [`MessageParts::encode_into`].
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let mut buffer = [0; 128]; // no allocation
+    /// let length = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode_into(&mut buffer)?;
+    /// assert_eq!(MessageRef::decode(&buffer[..length])?.payload(), b"hi");
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
@@ -189,6 +316,17 @@ impl Message {
 
     /// As [`MessageParts::append_to`].
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("m")?, "hi");
+    /// let mut out = Vec::new();
+    /// message.append_to(&mut out)?;
+    /// message.append_to(&mut out)?;
+    /// assert_eq!(out, [message.encode()?, message.encode()?].concat());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
@@ -196,6 +334,14 @@ impl Message {
     }
 
     /// How many bytes the frame has.
+    ///
+    /// ```
+    /// use kauri_wire::{MESSAGE_HEADER_BYTES, Message, MessageId, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples");
+    /// assert_eq!(message.encoded_len(), MESSAGE_HEADER_BYTES + 7 + 9); // known before it is encoded
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
@@ -205,6 +351,15 @@ impl Message {
 /// A message frame that was checked, read where it lies.
 ///
 /// One message has one frame, so two of these are equal if and only if their messages are.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+///
+/// let frame = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples").encode()?;
+/// let message = MessageRef::decode(&frame)?; // checked once; reading cannot fail after that
+/// assert_eq!((message.to(), message.id(), message.payload()), (WorkerId(7), &b"order-1"[..], &b"12 apples"[..]));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MessageRef<'a> {
     frame: &'a [u8],
@@ -216,6 +371,16 @@ pub struct MessageRef<'a> {
 
 impl<'a> MessageRef<'a> {
     /// Checks one frame that fills `frame` exactly. Nothing is copied.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WireErrorKind, WorkerId};
+    ///
+    /// let mut frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame[..62]).unwrap_err().kind, WireErrorKind::Truncated);
+    /// frame.push(0);
+    /// assert_eq!(MessageRef::decode(&frame).unwrap_err().kind, WireErrorKind::Format); // too long
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// The first fault in the contract's order: a buffer shorter than the header (`Truncated`), magic, version,
@@ -240,12 +405,31 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The frame.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.frame(), frame); // to be stored or sent as it came
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub const fn frame(&self) -> &'a [u8] {
         self.frame
     }
 
     /// The message's parts, to send it on with others.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// let mut onward = Vec::new();
+    /// MessageRef::decode(&frame)?.parts().sent_by(WorkerId(7)).append_to(&mut onward)?;
+    /// let onward = MessageRef::decode(&onward)?;
+    /// assert_eq!((onward.from(), onward.payload()), (Some(WorkerId(7)), &b"hi"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn parts(&self) -> MessageParts<'a> {
         MessageParts {
@@ -261,6 +445,18 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The same message, owning its parts.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let sent = Message::command(WorkerId(7), MessageId::new("m")?, "hi");
+    /// let kept = {
+    ///     let frame = sent.encode()?;
+    ///     MessageRef::decode(&frame)?.to_message() // it outlives the frame
+    /// };
+    /// assert_eq!(kept, sent);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn to_message(&self) -> Message {
         Message {
@@ -276,24 +472,57 @@ impl<'a> MessageRef<'a> {
     }
 
     /// What it is.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::timer(WorkerId(7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.kind(), MessageKind::Timer);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn kind(&self) -> MessageKind {
         MessageKind::try_from(self.header()[12]).expect(CHECKED)
     }
 
     /// How it wants to be treated.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").with(Flags::DURABLE).sent_by(WorkerId(3)).encode()?;
+    /// assert_eq!(frame[13], 0x11);
+    /// assert_eq!(MessageRef::decode(&frame)?.flags(), Flags::DURABLE); // without the bit that says there is a sender
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags(self.header()[13] & Flags::WISHES)
     }
 
     /// The worker whose inbox it goes to.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(-7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.to(), WorkerId(-7));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn to(&self) -> WorkerId {
         WorkerId(i64::from_le_bytes(field::<16, 8, _>(self.header())))
     }
 
     /// Where an answer goes.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, Route, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.route(), Route::default()); // nobody said where an answer goes
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn route(&self) -> Route {
         Route {
@@ -303,6 +532,14 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The worker that sent it, if one did.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").sent_by(WorkerId(3)).encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.from(), Some(WorkerId(3)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn from(&self) -> Option<WorkerId> {
         let from = WorkerId(i64::from_le_bytes(field::<40, 8, _>(self.header())));
@@ -310,12 +547,28 @@ impl<'a> MessageRef<'a> {
     }
 
     /// Its id, at least one byte.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new([0, 255])?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.id(), [0, 255]);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> &'a [u8] {
         &self.frame[MESSAGE_HEADER_BYTES..self.id_end as usize]
     }
 
     /// The trace it belongs to, if any.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, TraceId, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").traced(TraceId::new("checkout")).encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.trace(), Some(&b"checkout"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn trace(&self) -> Option<&'a [u8]> {
         let trace = &self.frame[self.id_end as usize..self.payload_at as usize];
@@ -323,6 +576,15 @@ impl<'a> MessageRef<'a> {
     }
 
     /// What it says.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "12 apples").encode()?;
+    /// let payload = MessageRef::decode(&frame)?.payload();
+    /// assert_eq!(payload.as_ptr_range().end, frame.as_ptr_range().end); // where it lies in the frame
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.frame[self.payload_at as usize..]

@@ -9,7 +9,7 @@ use super::{Finding, first_word, numbered, source};
 use crate::tree::Tree;
 
 /// The packages in which every item has an example.
-const PACKAGES: &[&str] = &["kauri-arena", "kauri-disk", "kauri-tree"];
+const PACKAGES: &[&str] = &["kauri-arena", "kauri-disk", "kauri-tree", "kauri-wire"];
 /// What has such an attribute is there for tests alone.
 const FOR_TESTS: &[&str] = &["#[cfg(test)]", "#[cfg(all(test", "#[cfg(loom)]", "#[cfg(feature = \"planted\")]"];
 /// Words that may stand before the one that says what an item is.

@@ -21,14 +21,53 @@ pub struct Flags(pub(super) u8);
 
 impl Flags {
     /// No wish.
+    ///
+    /// ```
+    /// use kauri_wire::Flags;
+    ///
+    /// assert_eq!((Flags::NONE, Flags::NONE.bits()), (Flags::default(), 0));
+    /// assert!(!Flags::NONE.contains(Flags::DURABLE));
+    /// ```
     pub const NONE: Self = Self(0);
     /// Synced before it is acknowledged.
+    ///
+    /// ```
+    /// use kauri_wire::Flags;
+    ///
+    /// assert_eq!(format!("{:?}", Flags::DURABLE), r#"{"durable"}"#);
+    /// ```
     pub const DURABLE: Self = Self(0x01);
     /// Claimed before others.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, WorkerId};
+    ///
+    /// let alarm = Message::event(WorkerId(7), MessageId::new("fire")?, "").with(Flags::HIGH_PRIORITY);
+    /// assert_eq!(alarm.encode()?[13], 0x02);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub const HIGH_PRIORITY: Self = Self(0x02);
     /// Handled once per message id.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, WorkerId};
+    ///
+    /// // However often it is sent, it is paid once.
+    /// let payment = Message::command(WorkerId(7), MessageId::new("pay-1")?, "").with(Flags::DEDUPE_REQUIRED);
+    /// assert!(payment.flags.contains(Flags::DEDUPE_REQUIRED) && !payment.flags.contains(Flags::DURABLE));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub const DEDUPE_REQUIRED: Self = Self(0x04);
     /// Answered with an acknowledgement message.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, Timestamp, WorkerId};
+    ///
+    /// // The answer goes along the route.
+    /// let ask = Message::command(WorkerId(7), MessageId::new("ask")?, "").with(Flags::REQUIRES_ACK).routed(WorkerId(3), Timestamp(5));
+    /// assert_eq!((ask.flags, ask.route.worker), (Flags::REQUIRES_ACK, WorkerId(3)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub const REQUIRES_ACK: Self = Self(0x08);
 
     pub(super) const HAS_FROM_WORKER: u8 = 0x10;
@@ -37,6 +76,13 @@ impl Flags {
     pub(super) const KNOWN: u8 = Self::WISHES | Self::HAS_FROM_WORKER | Self::HAS_TRACE_ID;
 
     /// The wishes in this byte.
+    ///
+    /// ```
+    /// use kauri_wire::Flags;
+    ///
+    /// assert_eq!(Flags::from_bits(0x09), Ok(Flags::DURABLE | Flags::REQUIRES_ACK));
+    /// assert!(Flags::from_bits(0x10).is_err(), "the sender says that");
+    /// ```
     ///
     /// # Errors
     /// `Invalid` if it has any other bit.
@@ -48,12 +94,26 @@ impl Flags {
     }
 
     /// The wishes as bits of the frame's flag byte.
+    ///
+    /// ```
+    /// use kauri_wire::Flags;
+    ///
+    /// assert_eq!((Flags::DURABLE | Flags::DEDUPE_REQUIRED).bits(), 0x05);
+    /// ```
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
     /// Whether all of `others` are among these.
+    ///
+    /// ```
+    /// use kauri_wire::Flags;
+    ///
+    /// let flags = Flags::DURABLE | Flags::REQUIRES_ACK;
+    /// assert!(flags.contains(flags) && flags.contains(Flags::NONE));
+    /// assert!(!flags.contains(Flags::DURABLE | Flags::HIGH_PRIORITY), "all of them, not one");
+    /// ```
     #[must_use]
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0

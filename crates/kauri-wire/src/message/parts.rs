@@ -8,6 +8,16 @@ use crate::header::{self, put};
 use crate::id::{Timestamp, WorkerId};
 
 /// A message that borrows its parts, to be encoded without owning them.
+///
+/// ```
+/// use kauri_wire::{MessageKind, MessageParts, MessageRef, WorkerId};
+///
+/// let payload = vec![7; 1 << 20]; // somebody else's
+/// let mut frame = Vec::new();
+/// MessageParts::new(MessageKind::Command, WorkerId(7), b"order-1", &payload)?.append_to(&mut frame)?;
+/// assert_eq!(MessageRef::decode(&frame)?.payload(), payload);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageParts<'a> {
     pub(super) kind: MessageKind,
@@ -23,6 +33,14 @@ pub struct MessageParts<'a> {
 impl<'a> MessageParts<'a> {
     /// A message of these parts, with no flags, no sender, no trace and an empty route.
     ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, WorkerId};
+    ///
+    /// assert!(MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"").is_ok());
+    /// let error = MessageParts::new(MessageKind::Event, WorkerId(7), b"", b"").unwrap_err();
+    /// assert_eq!(error.expected, "a message id of at least one byte");
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if the id is empty.
     pub fn new(kind: MessageKind, to: WorkerId, id: &'a [u8], payload: &'a [u8]) -> Result<Self, WireError> {
@@ -33,30 +51,76 @@ impl<'a> MessageParts<'a> {
     }
 
     /// The same message with these flags besides those it has.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, MessageKind, MessageParts, WorkerId};
+    ///
+    /// let parts = MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"")?;
+    /// assert_eq!(parts.with(Flags::DURABLE).with(Flags::DURABLE), parts.with(Flags::DURABLE)); // a set
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn with(self, flags: Flags) -> Self {
         Self { flags: self.flags | flags, ..self }
     }
 
     /// The same message from this sender.
+    ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, MessageRef, WorkerId};
+    ///
+    /// let mut frame = Vec::new();
+    /// MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"")?.sent_by(WorkerId(3)).append_to(&mut frame)?;
+    /// assert_eq!(MessageRef::decode(&frame)?.from(), Some(WorkerId(3)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn sent_by(self, from: WorkerId) -> Self {
         Self { from: Some(from), ..self }
     }
 
     /// The same message in this trace.
+    ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, WorkerId};
+    ///
+    /// let parts = MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"")?;
+    /// assert_eq!(parts.traced(b"checkout").encoded_len(), parts.encoded_len() + 8);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn traced(self, trace: &'a [u8]) -> Self {
         Self { trace: Some(trace), ..self }
     }
 
     /// The same message on this route.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, Timestamp, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "").encode()?;
+    /// let mut onward = Vec::new(); // the same message, and the answer comes here
+    /// MessageRef::decode(&frame)?.parts().routed(WorkerId(3), Timestamp(5)).append_to(&mut onward)?;
+    /// assert_eq!(MessageRef::decode(&onward)?.route().worker, WorkerId(3));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn routed(self, worker: WorkerId, timestamp: Timestamp) -> Self {
         Self { route: Route { worker, timestamp }, ..self }
     }
 
     /// Writes the frame to the start of `buffer` and returns how many bytes it took.
+    ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, WireErrorKind, WorkerId};
+    ///
+    /// let parts = MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"hi")?;
+    /// let mut buffer = [0xee; 64];
+    /// assert_eq!(parts.encode_into(&mut buffer[..62]).unwrap_err().kind, WireErrorKind::TooBig);
+    /// assert_eq!(buffer, [0xee; 64]); // nothing was written
+    /// assert_eq!(parts.encode_into(&mut buffer)?, 63);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
@@ -79,6 +143,15 @@ impl<'a> MessageParts<'a> {
 
     /// Writes the frame to the end of `out`.
     ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, WorkerId};
+    ///
+    /// let mut out = b"before".to_vec();
+    /// MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"hi")?.append_to(&mut out)?;
+    /// assert!(out.starts_with(b"beforeLMSG") && out.ends_with(b"mhi"));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
@@ -92,6 +165,15 @@ impl<'a> MessageParts<'a> {
     }
 
     /// How many bytes the frame has.
+    ///
+    /// ```
+    /// use kauri_wire::{MessageKind, MessageParts, WorkerId};
+    ///
+    /// let parts = MessageParts::new(MessageKind::Event, WorkerId(7), b"m", b"hi")?;
+    /// let mut buffer = vec![0; parts.encoded_len()]; // exactly enough
+    /// assert_eq!(parts.encode_into(&mut buffer), Ok(buffer.len()));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let body = self.id.len().saturating_add(self.trace.map_or(0, <[u8]>::len)).saturating_add(self.payload.len());
