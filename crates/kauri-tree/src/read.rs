@@ -185,7 +185,8 @@ pub trait Write: Read {
     /// Writes a row; what was there before is replaced. A table that is missing is made.
     ///
     /// # Errors
-    /// If the key or the value is too long, the table was made for other types, or the store is full or damaged.
+    /// If the key, the value or the name of a table that is missing is too long, the table was made for other types, or the store is full or
+    /// damaged.
     ///
     /// ```
     /// use kauri_tree::{Read, Store, Table, Write};

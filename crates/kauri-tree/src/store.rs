@@ -576,7 +576,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the change was made against another store, a table has other types by now, or the store is full, damaged or
+    /// If the change was made against another store, a table has other types by now or too long a name, or the store is full, damaged or
     /// [broken](Error::Broken). Nothing is written, except if the disk fails: then it is found when the store is opened again.
     ///
     /// # Panics

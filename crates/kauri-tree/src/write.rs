@@ -371,7 +371,8 @@ impl<'a> WriteTxn<'a> {
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
         log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
-        let place = self.turn.state_mut().catalog.find_or_make(table, types)?;
+        let state = self.turn.state_mut();
+        let place = state.catalog.find_or_make(table, types, state.page_bytes)?;
         self.change_at::<K>(place, table, types, change, log)
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use super::read::Input;
 use super::{CHANGED, Checkpoint, DROP, Kind, PUT, REMOVE, TABLE, Totals};
+use crate::catalog::check_name;
 use crate::content::{ContentHash, Summing};
 use crate::disk::{Disk, Open};
 use crate::error::{Error, Result};
@@ -256,7 +257,7 @@ impl<'s> Restoring<'s> {
         types: &str,
         is_new: bool,
     ) -> Result<()> {
-        if !self.txn().has_room_for_name(&name, types) {
+        if check_name(&name, types, self.store.page_bytes()).is_err() {
             return Err(input.fault("a name of a table that fits a page", name.len() as u64));
         }
         let into = if is_new {

@@ -80,7 +80,7 @@ impl WriteTxn<'_> {
 
     fn cut<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, cut: Cut<'_>) -> Result<u64> {
         let state = self.turn.state_mut();
-        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
+        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types, state.page_bytes)?;
         let mut root = state.catalog.root(place);
         if let Some(turn) = &mut state.turn {
             let keys = if K::BYTEWISE { keys_in::<Of<K>>(&state.pager, root, cut)? } else { None };
