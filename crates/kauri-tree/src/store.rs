@@ -513,7 +513,8 @@ impl Store {
         Snapshot::new(self)
     }
 
-    /// Begins a transaction, as soon as every other has ended.
+    /// Begins a transaction, as soon as every other has ended. A thread that has one open must not: it would wait for itself, for ever.
+    /// It [nests](WriteTxn::nest) one instead.
     ///
     /// ```
     /// use kauri_tree::{Read, Store, Table, Write};
