@@ -112,24 +112,68 @@ impl Cache {
 
 impl<R> Arena<R> {
     /// Whether there are more pages in memory than there should be, of a cache that is bounded.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 1, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// assert!(!arena.is_crowded());
+    /// writer.take(8).expect("nobody uses page 8");
+    /// assert!(arena.is_crowded());
+    /// ```
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| self.frames.resident() > cache.pages_max)
     }
 
     /// How many pages may be in memory before some leave it; `None` if none ever does.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// assert_eq!(Arena::bounded(256, 100, Stamp::FIRST, ()).0.cache_pages_max(), Some(100));
+    /// assert_eq!(Arena::new(256, Stamp::FIRST, ()).0.cache_pages_max(), None);
+    /// ```
     #[must_use]
     pub fn cache_pages_max(&self) -> Option<usize> {
         self.cache.as_ref().map(|cache| cache.pages_max)
     }
 
     /// How many pages are in memory, if that is bounded; else 0.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 100, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them");
+    /// assert_eq!(arena.resident_pages(), 3);
+    /// writer.untake(10);
+    /// assert_eq!(arena.resident_pages(), 0);
+    /// ```
     #[must_use]
     pub fn resident_pages(&self) -> usize {
         self.frames.resident()
     }
 
     /// Lets pages leave until there are not too many, as far as there are any that may. Does nothing if somebody else is at it.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 2, Stamp::FIRST, ());
+    /// writer.tick();
+    /// for page in 0..5 {
+    ///     writer.take(page).expect("nobody uses it");
+    ///     writer.mark_written(page);
+    /// }
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!(arena.resident_pages(), 5);
+    /// arena.sweep();
+    /// assert_eq!(arena.resident_pages(), 2, "the others are in the file");
+    /// ```
     pub fn sweep(&self) {
         let Some(cache) = &self.cache else { return };
         let Ok(mut sweep) = cache.sweep.try_lock() else { return };
@@ -236,6 +280,19 @@ impl<R> Arena<R> {
 
 impl<R: Send + Sync> Writer<R> {
     /// A page or run in memory is in the file as it is here, from now on.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 0, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// writer.take(8).expect("nobody uses page 8");
+    /// writer.mark_written(7);
+    /// arena.publish(writer.seal(), ());
+    /// arena.sweep();
+    /// assert_eq!((arena.birth(7).is_some(), arena.birth(8).is_some()), (false, true)); // only one can be read again
+    /// ```
     pub fn mark_written(&self, first: u32) {
         // The writer is borrowed, so the page is not used again meanwhile.
         if self.birth(first).is_some() {
@@ -246,6 +303,19 @@ impl<R: Send + Sync> Writer<R> {
 
 impl<R> Reader<'_, R> {
     /// A page or run of this version is in the file as it is here, from now on.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 0, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// arena.publish(writer.seal(), ());
+    /// let reader = arena.read();
+    /// reader.mark_written(7); // who writes a checkpoint is no writer, and others go on meanwhile
+    /// arena.sweep();
+    /// assert_eq!(arena.resident_pages(), 0);
+    /// ```
     pub fn mark_written(&self, first: u32) {
         // A page of a version that is held is not used again, so the mark falls on the life that was written.
         if self.birth(first).is_some() {
@@ -254,6 +324,25 @@ impl<R> Reader<'_, R> {
     }
 
     /// Begins an operation: in an arena whose pages come and go, pages are lent for one.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 0, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// writer.mark_written(7);
+    /// arena.publish(writer.seal(), ());
+    ///
+    /// let reader = arena.read();
+    /// let operation = reader.operation();
+    /// let page = operation.page(7).expect("page 7 is in memory");
+    /// arena.sweep();
+    /// assert_eq!(page, [1; 256], "it stays as long as the operation goes on");
+    /// drop(operation);
+    /// arena.sweep();
+    /// assert!(reader.operation().page(7).is_none());
+    /// ```
     #[must_use]
     #[inline]
     pub fn operation(&self) -> Operation<'_, R> {
@@ -284,12 +373,37 @@ pub struct Operation<'a, R> {
 
 impl<R> Operation<'_, R> {
     /// A page of the reader's version; `None` if it is not in memory, or does not belong to it.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 100, Stamp::FIRST, ());
+    /// let before = arena.read();
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!(arena.read().operation().page(7), Some(&[1; 256][..]));
+    /// assert_eq!(before.operation().page(7), None); // of a later version
+    /// ```
     #[must_use]
     pub fn page(&self, page: u32) -> Option<&[u8]> {
         self.run(page, 1)
     }
 
     /// A run of pages of the reader's version; `None` if it is not in memory, does not belong to it, or is no such run.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 100, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them");
+    /// arena.publish(writer.seal(), ());
+    /// let reader = arena.read();
+    /// let operation = reader.operation();
+    /// assert_eq!(operation.run(10, 3).map(<[u8]>::len), Some(768));
+    /// assert_eq!(operation.run(10, 4), None); // there are three
+    /// ```
     #[must_use]
     pub fn run(&self, first: u32, pages: u32) -> Option<&[u8]> {
         let bytes = self.reader.lend(first, pages)?;
@@ -300,6 +414,19 @@ impl<R> Operation<'_, R> {
     }
 
     /// The page or run that begins here, whole, and when it was born; `None` as for [`page`](Self::page).
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 100, Stamp::FIRST, ());
+    /// let born = writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them").fill(1);
+    /// arena.publish(writer.seal(), ());
+    /// let reader = arena.read();
+    /// let operation = reader.operation();
+    /// assert_eq!(operation.whole(10), Some((born, &[1; 768][..]))); // how long it is need not be known
+    /// assert_eq!(operation.whole(11), None); // nothing begins there
+    /// ```
     #[must_use]
     pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
         let birth = self.reader.birth(first)?;

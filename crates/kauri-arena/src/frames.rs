@@ -33,6 +33,15 @@ use crate::stamp::Stamp;
 use crate::sync::{AtomicU64, Ordering};
 
 /// How many pages lie in one piece of memory; a run of pages does not cross its end.
+///
+/// ```
+/// use kauri_arena::{Arena, CHUNK_PAGES, Stamp};
+///
+/// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+/// writer.tick();
+/// assert!(writer.take_run(CHUNK_PAGES - 3, 3).is_ok()); // up to the end
+/// assert!(writer.take_run(CHUNK_PAGES, 3).is_ok()); // and from there on
+/// ```
 #[cfg(not(loom))]
 pub const CHUNK_PAGES: u32 = 1 << 14;
 /// As few as the model needs.
@@ -54,6 +63,15 @@ pub(crate) const READ: u8 = 16;
 const DENSE_SHARE: usize = 16;
 
 /// How an attempt to load a page ended.
+///
+/// ```
+/// use kauri_arena::{Arena, Load, Stamp};
+///
+/// let (arena, _writer) = Arena::new(256, Stamp::new(9).expect("a stamp"), ());
+/// let load = || arena.load(7, 1, |_| Stamp::new(5).ok_or(()));
+/// assert_eq!(load(), Ok(Load::Done));
+/// assert_eq!(load(), Ok(Load::Elsewhere)); // nothing is read again
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// It is in memory now.

@@ -31,6 +31,8 @@
 //! assert_eq!((*reader.root(), &reader.page(7).expect("page 7 is in memory")[..5]), ("hello at 7", &b"hello"[..]));
 //! ```
 
+// An example imports what it needs, and nothing else.
+#![doc(test(attr(deny(unused_imports, unused_mut, unused_variables))))]
 #![expect(
     unsafe_code,
     reason = "frames are shared between threads as raw memory; every block is argued where it stands"
@@ -38,6 +40,7 @@
 
 mod cache;
 mod frames;
+mod sealed;
 mod slots;
 mod stamp;
 mod sync;
@@ -49,9 +52,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use cache::Operation;
 pub use frames::{CHUNK_PAGES, Load};
+pub use sealed::{Early, Sealed};
 pub use stamp::Stamp;
 pub use versions::Reader;
-pub use writer::{Early, InUse, Sealed, Writer};
+pub use writer::{InUse, Writer};
 
 use cache::Cache;
 use frames::Frames;
@@ -59,6 +63,16 @@ use slots::Slots;
 use versions::Ring;
 
 /// Frames for the pages of one store, and the versions of it that readers hold. `R` is what a version is found by: its root.
+///
+/// ```
+/// use kauri_arena::{Arena, Stamp};
+///
+/// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, "the first root");
+/// let before = arena.read();
+/// writer.tick();
+/// arena.publish(writer.seal(), "the second");
+/// assert_eq!((*before.root(), *arena.read().root()), ("the first root", "the second"));
+/// ```
 #[derive(Debug)]
 pub struct Arena<R> {
     id: ArenaId,
@@ -83,6 +97,15 @@ impl ArenaId {
 impl<R: Send + Sync> Arena<R> {
     /// An arena for pages of `page_bytes`, whose first version is `version` with this root, and its one writer.
     ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let opened = Stamp::new(41).expect("a version of an earlier process");
+    /// let (arena, mut writer) = Arena::new(256, opened, ());
+    /// assert_eq!(arena.read().version(), opened);
+    /// assert_eq!(writer.tick().number(), 42);
+    /// ```
+    ///
     /// # Panics
     /// If `page_bytes` is not a power of two from 256 to 65536.
     pub fn new(page_bytes: usize, version: Stamp, root: R) -> (Arc<Self>, Writer<R>) {
@@ -91,6 +114,19 @@ impl<R: Send + Sync> Arena<R> {
 
     /// As [`new`](Self::new), for pages that are also in a file: when there are more than `pages_max` in memory, [`sweep`](Self::sweep)
     /// lets some leave. Readers get pages through [`Reader::operation`] only.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 2, Stamp::FIRST, ());
+    /// writer.tick();
+    /// for page in 0..5 {
+    ///     writer.take(page).expect("nobody uses it");
+    /// }
+    /// assert!(arena.is_crowded());
+    /// arena.sweep();
+    /// assert_eq!(arena.resident_pages(), 5, "what is not in the file stays");
+    /// ```
     ///
     /// # Panics
     /// As `new`.
@@ -107,6 +143,19 @@ impl<R: Send + Sync> Arena<R> {
     }
 
     /// Holds the newest published version until the reader is dropped. No lock, no system call.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let reader = arena.read();
+    /// let next = writer.tick();
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!((reader.version(), arena.read().version()), (Stamp::FIRST, next));
+    /// assert_eq!(writer.scan(), [Stamp::FIRST], "it is held");
+    /// drop(reader);
+    /// assert_eq!(writer.scan(), []);
+    /// ```
     #[inline]
     pub fn read(&self) -> Reader<'_, R> {
         Reader::begin(self)
@@ -136,12 +185,34 @@ impl<R: Send + Sync> Arena<R> {
     }
 
     /// Whether our writer sealed this version.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let (other, _) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// let early = writer.seal().early();
+    /// assert!(arena.has_sealed(early) && !other.has_sealed(early));
+    /// ```
     #[must_use]
     pub fn has_sealed(&self, version: Early) -> bool {
         version.is_of(self.id)
     }
 
     /// Makes a sealed version the one that readers begin with.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// let version = writer.seal();
+    /// let before = arena.read();
+    /// arena.publish(version, ());
+    /// assert!(before.page(7).is_none() && arena.read().page(7).is_some());
+    /// ```
     ///
     /// # Panics
     /// If a later one was published before, or it was sealed by the writer of another arena.
@@ -153,6 +224,15 @@ impl<R: Send + Sync> Arena<R> {
     }
 
     /// When the page in memory under this number was born, of whatever version.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let now = writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// assert_eq!((arena.birth(7), arena.birth(8)), (Some(now), None)); // whether it can be seen or not
+    /// ```
     #[must_use]
     pub fn birth(&self, page: u32) -> Option<Stamp> {
         match self.frames.frame(page)?.stamps.birth() {
@@ -162,6 +242,14 @@ impl<R: Send + Sync> Arena<R> {
     }
 
     /// How many bytes a page has.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(8192, Stamp::FIRST, ());
+    /// writer.tick();
+    /// assert_eq!(writer.take(7).map(|page| page.len()), Ok(arena.page_bytes()));
+    /// ```
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.frames.page_bytes()
@@ -169,6 +257,22 @@ impl<R: Send + Sync> Arena<R> {
 
     /// Brings a run of pages that is not in memory into its frames; one page is a run too. `fill` gets the bytes to write and
     /// returns when the run was born.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Load, Stamp};
+    ///
+    /// let version = Stamp::new(9).expect("a stamp");
+    /// let (arena, _writer) = Arena::new(256, version, ());
+    /// let reader = arena.read();
+    /// let load = arena.load(7, 1, |bytes| {
+    ///     bytes.fill(3); // read from the file
+    ///     Stamp::new(5).ok_or("no stamp")
+    /// });
+    /// assert_eq!(load, Ok(Load::Done));
+    /// assert_eq!((reader.page(7), reader.birth(7)), (Some(&[3; 256][..]), Stamp::new(5)));
+    /// assert_eq!(arena.load(8, 1, |_| Err("the disk failed")), Err("the disk failed"));
+    /// assert!(reader.page(8).is_none());
+    /// ```
     ///
     /// # Errors
     /// What `fill` returns; the run is not in memory then.

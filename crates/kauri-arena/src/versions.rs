@@ -116,6 +116,22 @@ impl<R> Drop for Ring<R> {
 /// One version of the store, held.
 ///
 /// The pages it gives out live as long as the borrow of it.
+///
+/// ```
+/// use kauri_arena::{Arena, Reader, Stamp};
+///
+/// fn first_byte(reader: &Reader<'_, u32>) -> Option<u8> {
+///     Some(reader.page(*reader.root())?[0])
+/// }
+///
+/// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, 0);
+/// for page in [7, 8] {
+///     writer.tick();
+///     writer.take(page).expect("nobody uses it")[0] = u8::try_from(page * 10).expect("a byte");
+///     arena.publish(writer.seal(), page);
+/// }
+/// assert_eq!(first_byte(&arena.read()), Some(80));
+/// ```
 #[derive(Debug)]
 pub struct Reader<'a, R> {
     arena: &'a Arena<R>,
@@ -169,18 +185,48 @@ impl<'a, R> Reader<'a, R> {
     }
 
     /// Notes that a page or run which is not in memory is read without being brought there, and tells whether it was before.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, _writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let reader = arena.read();
+    /// assert!(!reader.note_read(7)); // once: not worth the memory
+    /// assert!(reader.note_read(7)); // again: it is wanted, and may be loaded
+    /// ```
     #[must_use]
     pub fn note_read(&self, first: u32) -> bool {
         self.arena.frames.frame_or_map(first).mark().set(READ) & READ != 0
     }
 
     /// The version.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let reader = arena.read();
+    /// writer.tick();
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!(reader.version(), Stamp::FIRST, "whatever is published meanwhile");
+    /// ```
     #[must_use]
     pub fn version(&self) -> Stamp {
         self.version
     }
 
     /// What it is found by.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, vec![7_u32]);
+    /// let reader = arena.read();
+    /// writer.tick();
+    /// arena.publish(writer.seal(), vec![7, 8]);
+    /// writer.scan(); // frees what nobody holds
+    /// assert_eq!(*reader.root(), [7]);
+    /// ```
     #[must_use]
     #[inline]
     pub fn root(&self) -> &R {
@@ -192,6 +238,22 @@ impl<'a, R> Reader<'a, R> {
 
     /// A page of this version; `None` if it is not in memory, or does not belong to it, or the arena is bounded: then
     /// [`operation`](Self::operation) lends it.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// arena.publish(writer.seal(), ());
+    /// let reader = arena.read();
+    /// let page = reader.page(7).expect("page 7 is in memory"); // as long as the reader is there
+    /// writer.tick();
+    /// writer.retire(7);
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!(page, [1; 256]);
+    /// assert!(arena.read().page(7).is_none());
+    /// ```
     #[must_use]
     #[inline]
     pub fn page(&self, page: u32) -> Option<&[u8]> {
@@ -199,6 +261,18 @@ impl<'a, R> Reader<'a, R> {
     }
 
     /// A run of pages of this version; `None` if it is not in memory, does not belong to it, or is no such run.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them").fill(1);
+    /// arena.publish(writer.seal(), ());
+    /// let reader = arena.read();
+    /// assert_eq!(reader.run(10, 3), Some(&[1; 768][..])); // one slice
+    /// assert_eq!((reader.run(11, 2), reader.run(10, 4)), (None, None));
+    /// ```
     #[must_use]
     #[inline]
     pub fn run(&self, first: u32, pages: u32) -> Option<&[u8]> {
@@ -231,6 +305,13 @@ impl<'a, R> Reader<'a, R> {
     }
 
     /// Whether pages leave memory, and are lent for an [`operation`](Self::operation) only.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// assert!(Arena::bounded(256, 100, Stamp::FIRST, ()).0.read().is_bounded());
+    /// assert!(!Arena::new(256, Stamp::FIRST, ()).0.read().is_bounded());
+    /// ```
     #[must_use]
     #[inline]
     pub fn is_bounded(&self) -> bool {
@@ -238,6 +319,17 @@ impl<'a, R> Reader<'a, R> {
     }
 
     /// When a page of this version was born; `None` as for [`page`](Self::page).
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let before = arena.read();
+    /// let born = writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!((before.birth(7), arena.read().birth(7)), (None, Some(born)));
+    /// ```
     #[must_use]
     #[inline]
     pub fn birth(&self, page: u32) -> Option<Stamp> {

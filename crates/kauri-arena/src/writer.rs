@@ -2,12 +2,30 @@
 
 use std::sync::Arc;
 
+use crate::Arena;
 use crate::cache::{CLEAN, USED};
 use crate::frames::{Birth, Frame, is_run};
+use crate::sealed::Sealed;
 use crate::stamp::Stamp;
-use crate::{Arena, ArenaId};
 
 /// Why a page cannot be taken or reclaimed.
+///
+/// ```
+/// use kauri_arena::{Arena, InUse, Stamp};
+///
+/// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+/// writer.tick();
+/// writer.take(7).expect("nobody uses page 7");
+/// arena.publish(writer.seal(), ());
+/// assert_eq!(writer.reclaim(7), Err(InUse::Taken)); // it lives
+///
+/// let reader = arena.read();
+/// writer.tick();
+/// writer.retire(7);
+/// arena.publish(writer.seal(), ());
+/// writer.scan();
+/// assert_eq!(writer.reclaim(7), Err(InUse::Held(reader.version())));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InUse {
     /// It is a page that lives, or that died and was not reclaimed.
@@ -16,46 +34,32 @@ pub enum InUse {
     Held(Stamp),
 }
 
-/// A version whose pages do not change any more: it can be published, once.
-#[must_use = "a sealed version that is never published is never seen"]
-#[derive(PartialEq, Eq, Debug)]
-pub struct Sealed {
-    version: Stamp,
-    arena: ArenaId,
-}
-
-impl Sealed {
-    /// The version.
-    #[must_use]
-    pub fn version(&self) -> Stamp {
-        self.version
-    }
-
-    /// What it can be read by before it is published.
-    #[must_use]
-    pub fn early(&self) -> Early {
-        Early { version: self.version, arena: self.arena }
-    }
-
-    pub(crate) fn is_of(&self, arena: ArenaId) -> bool {
-        self.arena == arena
-    }
-}
-
-/// A version that was sealed, to be [read](Arena::read_early) before it is published.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Early {
-    pub(crate) version: Stamp,
-    arena: ArenaId,
-}
-
-impl Early {
-    pub(crate) fn is_of(self, arena: ArenaId) -> bool {
-        self.arena == arena
-    }
-}
-
 /// Makes new versions of an arena. There is one.
+///
+/// ```
+/// use kauri_arena::{Arena, Stamp, Writer};
+///
+/// /// Copy on write: readers of earlier versions keep what they see.
+/// fn change(writer: &mut Writer<u32>, old: u32, new: u32) {
+///     writer.tick();
+///     writer.take(new).expect("it is free");
+///     let (from, to) = writer.from_to(old, new).expect("both are in memory");
+///     to.copy_from_slice(from);
+///     to[0] += 1;
+///     writer.retire(old);
+///     let version = writer.seal();
+///     writer.arena().publish(version, new);
+/// }
+///
+/// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, 0);
+/// writer.tick();
+/// writer.take(7).expect("it is free").fill(1);
+/// arena.publish(writer.seal(), 7);
+/// let before = arena.read();
+/// change(&mut writer, 7, 8);
+/// let after = arena.read();
+/// assert_eq!([&before, &after].map(|reader| reader.page(*reader.root()).map(|page| page[0])), [Some(1), Some(2)]);
+/// ```
 #[derive(Debug)]
 pub struct Writer<R> {
     arena: Arc<Arena<R>>,
@@ -86,12 +90,33 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// The arena.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, writer) = Arena::new(256, Stamp::FIRST, ());
+    /// assert!(Arc::ptr_eq(writer.arena(), &arena));
+    /// ```
     #[must_use]
     pub fn arena(&self) -> &Arc<Arena<R>> {
         &self.arena
     }
 
     /// Moves time on: pages taken from now on are born at the stamp returned.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let outer = writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// let inner = writer.tick(); // pages of a nested transaction can be told from those around
+    /// writer.take(8).expect("nobody uses page 8");
+    /// assert_eq!((writer.birth(7), writer.birth(8)), (Some(outer), Some(inner)));
+    /// assert!(outer < inner);
+    /// ```
     pub fn tick(&mut self) -> Stamp {
         self.attach();
         self.now = self.now.next();
@@ -105,12 +130,35 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// The newest stamp given out.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// assert_eq!(writer.now(), Stamp::FIRST);
+    /// let ticked = writer.tick();
+    /// assert_eq!(writer.now(), ticked);
+    /// ```
     #[must_use]
     pub fn now(&self) -> Stamp {
         self.now
     }
 
     /// Lets go of whatever was lent before, and holds what is lent from now on. Time that moves on does the same.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::bounded(256, 0, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// writer.mark_written(7);
+    /// arena.sweep(); // it begins to leave; what the writer may have lent of it is still there
+    /// assert_eq!((writer.page(7), arena.resident_pages()), (None, 1));
+    /// writer.hold(); // nothing is lent any more
+    /// arena.sweep();
+    /// assert_eq!(arena.resident_pages(), 0);
+    /// ```
     pub fn hold(&mut self) {
         self.attach();
     }
@@ -123,6 +171,18 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// Where pages leave: none is held in memory for this writer, and it sees none, until time moves on.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::bounded(256, 100, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// writer.rest();
+    /// assert_eq!(writer.page(7), None);
+    /// writer.tick();
+    /// assert_eq!(writer.page(7), Some(&[1; 256][..]));
+    /// ```
     pub fn rest(&mut self) {
         if let Some(cache) = &self.arena.cache {
             cache.detach_writer();
@@ -131,6 +191,16 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// A page in memory, of whatever version; `None` if it is not there.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// assert_eq!(writer.page(7), Some(&[1; 256][..])); // its own, before anybody sees it
+    /// assert_eq!((arena.read().page(7), writer.page(8)), (None, None));
+    /// ```
     #[must_use]
     #[inline]
     pub fn page(&self, page: u32) -> Option<&[u8]> {
@@ -138,6 +208,15 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// A run of pages in memory, of whatever version; `None` if there is no such run.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them");
+    /// assert_eq!([2, 3, 4].map(|pages| writer.run(10, pages).map(<[u8]>::len)), [Some(512), Some(768), None]);
+    /// ```
     #[must_use]
     #[inline]
     pub fn run(&self, first: u32, pages: u32) -> Option<&[u8]> {
@@ -157,6 +236,18 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// The page or run that begins here, whole, and when it was born; `None` if it is not in memory, or died.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let born = writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them").fill(1);
+    /// assert_eq!(writer.whole(10), Some((born, &[1; 768][..])));
+    /// writer.retire(10);
+    /// assert_eq!(writer.whole(10), None); // it died
+    /// assert!(writer.run(10, 3).is_some()); // and is still there
+    /// ```
     #[must_use]
     pub fn whole(&self, first: u32) -> Option<(Stamp, &[u8])> {
         let birth = self.birth(first)?;
@@ -165,6 +256,16 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// When a page in memory was born.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let born = writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them");
+    /// assert_eq!(writer.birth(10), Some(born));
+    /// assert_eq!(writer.birth(11), None); // inside a run
+    /// ```
     #[must_use]
     #[inline]
     pub fn birth(&self, page: u32) -> Option<Stamp> {
@@ -175,6 +276,17 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// A page that was born in the version being made, to change it; `None` for any other.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// writer.page_mut(7).expect("born now")[0] = 1; // again and again
+    /// let _sealed = writer.seal();
+    /// assert!(writer.page_mut(7).is_none(), "what may be seen does not change");
+    /// ```
     #[must_use]
     #[inline]
     pub fn page_mut(&mut self, page: u32) -> Option<&mut [u8]> {
@@ -184,21 +296,22 @@ impl<R: Send + Sync> Writer<R> {
         Some(unsafe { frame.bytes_mut(self.arena.frames.page_bytes()) })
     }
 
-    /// Two different pages that were born in the version being made, to change them together.
-    #[must_use]
-    pub fn pair_mut(&mut self, first: u32, second: u32) -> Option<(&mut [u8], &mut [u8])> {
-        if first == second {
-            return None;
-        }
-        let bytes = self.arena.frames.page_bytes();
-        let (first, second) = (self.own(first)?, self.own(second)?);
-        // SAFETY: as for `page_mut`.
-        let first = unsafe { first.bytes_mut(bytes) };
-        // SAFETY: as for `page_mut`; the frames are different, so the slices do not overlap.
-        Some((first, unsafe { second.bytes_mut(bytes) }))
-    }
-
     /// A page to read and another, born in the version being made, to change.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7").fill(1);
+    /// arena.publish(writer.seal(), ());
+    /// writer.tick();
+    /// writer.take(8).expect("nobody uses page 8");
+    /// let (from, to) = writer.from_to(7, 8).expect("both are in memory");
+    /// to.copy_from_slice(from);
+    /// assert_eq!(writer.page(8), Some(&[1; 256][..]));
+    /// assert!(writer.from_to(8, 7).is_none(), "7 is of a version that is seen");
+    /// ```
     #[must_use]
     pub fn from_to(&mut self, from: u32, to: u32) -> Option<(&[u8], &mut [u8])> {
         if from == to {
@@ -226,6 +339,16 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Takes an empty page for new content, born now. Its bytes are whatever was there before.
     ///
+    /// ```
+    /// use kauri_arena::{Arena, InUse, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7")[..5].copy_from_slice(b"hello");
+    /// assert_eq!(writer.take(7).err(), Some(InUse::Taken));
+    /// assert_eq!(writer.page(7).map(|page| &page[..5]), Some(&b"hello"[..]));
+    /// ```
+    ///
     /// # Errors
     /// If the page is not empty, or died and was not reclaimed.
     #[inline]
@@ -234,6 +357,16 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// Takes a run of empty pages for one content, born now. Its bytes are whatever was there before.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, InUse, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// assert_eq!(writer.take_run(10, 3).map(|run| run.len()), Ok(768));
+    /// assert_eq!(writer.take_run(8, 3).err(), Some(InUse::Taken)); // 10 is not empty,
+    /// assert!(writer.take_run(8, 2).is_ok()); // and so neither 8 nor 9 was taken
+    /// ```
     ///
     /// # Errors
     /// If one of the pages is not empty, or died and was not reclaimed; none is taken then.
@@ -263,6 +396,24 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Empties the frames of a page or run that died, when nobody can see it any more. A page that died while it was not in
     /// memory waits too, because its readers may bring it back until then.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, InUse, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// arena.publish(writer.seal(), ());
+    /// writer.tick();
+    /// writer.retire(7);
+    /// arena.publish(writer.seal(), ());
+    ///
+    /// writer.tick();
+    /// writer.scan(); // nobody reads
+    /// assert_eq!(writer.take(7).err(), Some(InUse::Taken)); // it died, but its frame is full
+    /// assert_eq!(writer.reclaim(7), Ok(()));
+    /// assert!(writer.take(7).is_ok());
+    /// ```
     ///
     /// # Errors
     /// If it lives, or a version of its life is held as far as the last [`scan`](Self::scan) knows.
@@ -313,6 +464,17 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Gives back a page or run that was born in the version being made, as if it had never been, and tells how many pages that
     /// was; none if it was any other.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take_run(10, 3).expect("nobody uses them");
+    /// assert_eq!(writer.untake(10), 3); // the transaction was dropped
+    /// assert_eq!(writer.untake(10), 0);
+    /// assert!(writer.take(11).is_ok());
+    /// ```
     pub fn untake(&mut self, first: u32) -> u32 {
         match self.own(first) {
             Some(_) => self.arena.frames.empty(first),
@@ -321,6 +483,15 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// Looks whether a run of pages is empty, for content that goes to the file and not into memory.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, InUse, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(12).expect("nobody uses page 12");
+    /// assert_eq!((writer.check_empty(10, 2), writer.check_empty(10, 3)), (Ok(()), Err(InUse::Taken)));
+    /// ```
     ///
     /// # Errors
     /// As for [`take_run`](Self::take_run).
@@ -335,6 +506,17 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Whether there is memory for a run of pages because all of them were used before. What was never used is filled with zeros by the
     /// system first, which may take longer than writing it.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// assert!(!writer.is_at_hand(7, 1));
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// writer.untake(7);
+    /// assert!(writer.is_at_hand(7, 1), "its memory has been used");
+    /// ```
     #[must_use]
     pub fn is_at_hand(&self, first: u32, pages: u32) -> bool {
         self.arena.frames.are_touched(first, pages)
@@ -342,6 +524,16 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Whether a page or run that was put into the file, born then, lives; it need not be in memory. That it was not reclaimed is for
     /// the caller to know.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let born = writer.tick(); // page 7 was written to the file now, and is not in memory
+    /// assert!(writer.lives(7, born));
+    /// writer.retire(7);
+    /// assert!(!writer.lives(7, born));
+    /// ```
     #[must_use]
     pub fn lives(&self, first: u32, birth: Stamp) -> bool {
         let stamps = self.arena.frames.frame_or_map(first).stamps;
@@ -350,6 +542,16 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// Forgets a page or run that was put into the file for the version being made, as if it had never been: it may be in memory.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let born = writer.tick();
+    /// arena.load(7, 1, |_| Ok::<_, ()>(born)).expect("it was written to the file a moment ago");
+    /// writer.forget(7); // the transaction was dropped
+    /// assert_eq!(writer.birth(7), None);
+    /// ```
     pub fn forget(&mut self, first: u32) {
         self.arena.while_staying(first, || {
             if self.own(first).is_some() {
@@ -360,6 +562,20 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Ends the life of a page or run with the version being made: readers of that version and later do not get it. What is
     /// dead already stays as dead as it was.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// arena.publish(writer.seal(), ());
+    /// let before = arena.read();
+    /// writer.tick();
+    /// writer.retire(7);
+    /// arena.publish(writer.seal(), ());
+    /// assert!(before.page(7).is_some() && arena.read().page(7).is_none());
+    /// ```
     ///
     /// # Panics
     /// If no time has passed since the last version: its readers may have the page.
@@ -374,25 +590,79 @@ impl<R: Send + Sync> Writer<R> {
 
     /// Keeps the pages of these versions, as if readers held them, from the next [`scan`](Self::scan) on; and of no others that
     /// were kept so before.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, InUse, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let kept = writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// arena.publish(writer.seal(), ());
+    /// writer.pin(vec![kept]);
+    /// writer.tick();
+    /// writer.retire(7);
+    /// arena.publish(writer.seal(), ());
+    /// writer.scan();
+    /// assert_eq!(writer.reclaim(7), Err(InUse::Held(kept))); // though nobody reads it
+    /// writer.pin(vec![]);
+    /// writer.scan();
+    /// assert_eq!(writer.reclaim(7), Ok(()));
+    /// ```
     pub fn pin(&mut self, versions: Vec<Stamp>) {
         self.pinned = versions;
     }
 
     /// Closes the version being made: its pages do not change any more, and [`Arena::publish`] can show it.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// writer.tick();
+    /// writer.take(7).expect("nobody uses page 7");
+    /// let version = writer.seal();
+    /// assert_eq!(writer.untake(7), 0, "it belongs to the version now");
+    /// arena.publish(version, ());
+    /// assert!(arena.read().page(7).is_some());
+    /// ```
     pub fn seal(&mut self) -> Sealed {
         assert!(self.now > self.base, "no time has passed since the last version");
         self.base = self.now;
         self.rest();
-        Sealed { version: self.now, arena: self.arena.id }
+        Sealed::new(self.now, self.arena.id)
     }
 
     /// The newest published version at the last scan.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let next = writer.tick();
+    /// arena.publish(writer.seal(), ());
+    /// assert_eq!(writer.newest(), Stamp::FIRST); // it has not looked
+    /// writer.scan();
+    /// assert_eq!(writer.newest(), next);
+    /// ```
     #[must_use]
     pub fn newest(&self) -> Stamp {
         self.newest
     }
 
     /// Looks which versions are held, and frees the roots of those that are not.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let mut readers = vec![arena.read(), arena.read()];
+    /// let next = writer.tick();
+    /// arena.publish(writer.seal(), ());
+    /// readers.push(arena.read());
+    /// assert_eq!(writer.scan(), [Stamp::FIRST, next]); // each once, however many hold it
+    /// readers.pop();
+    /// assert_eq!(writer.scan(), [Stamp::FIRST]);
+    /// ```
     pub fn scan(&mut self) -> &[Stamp] {
         // Both or none: a root may panic when it is dropped, and what is held now says nothing about another newest version.
         (self.newest, self.held) = self.arena.ring.free(|| self.arena.slots.held());

@@ -72,11 +72,12 @@ impl From<Error> for Failure {
             | Error::Limit { .. }
             | Error::Schedule(_)
             | Error::Run(_) => Self::fatal(error),
-            // A row of the application's that is not of its table's type, or a key that is too long.
+            // A row of the application's that is not of its table's type, or something that is too long.
             Error::Store(
                 kauri_tree::Error::Undecodable(_)
                 | kauri_tree::Error::KeyTooLong { .. }
                 | kauri_tree::Error::ValueTooLong { .. }
+                | kauri_tree::Error::NameTooLong { .. }
                 | kauri_tree::Error::OtherTypes { .. },
             ) => Self::fatal(error),
             other => Self::Runtime(other),

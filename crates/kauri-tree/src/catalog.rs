@@ -9,10 +9,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::btree::Root;
+use crate::btree::{self, Root};
 use crate::error::{Error, Result};
 use crate::pins::Pins;
 use roots::Roots;
+
+/// How many bytes of a root stand before the types in a row of the catalog's tree.
+pub(crate) const ROOT_BYTES: usize = 12;
+
+/// Whether a table of this name and these types can be a row of the catalog's tree, which a checkpoint writes.
+pub(crate) fn check_name(name: &str, types: &str, page_bytes: usize) -> Result<()> {
+    let fits = |bytes: usize| btree::fits(page_bytes, bytes, ROOT_BYTES + types.len());
+    let key_bytes_max = btree::key_bytes_max(page_bytes);
+    if name.len() <= key_bytes_max && fits(name.len()) {
+        return Ok(());
+    }
+    let most = (0..=key_bytes_max).rev().find(|bytes| fits(*bytes)).unwrap_or(0);
+    Err(Error::NameTooLong { most, found: name.len() })
+}
 
 /// All tables of one version.
 #[derive(Clone, Debug, Default)]
@@ -82,12 +96,22 @@ impl Catalog {
         Ok(Some(entry.place))
     }
 
-    /// The place of a table's root; the table is made if it is missing.
-    pub(crate) fn find_or_make(&mut self, name: &str, types: Types) -> Result<usize> {
+    /// The place of a table's root; the table is made if it is missing and a page has room for its name.
+    pub(crate) fn find_or_make(&mut self, name: &str, types: Types, page_bytes: usize) -> Result<usize> {
         if let Some(place) = self.find(name, types)? {
             return Ok(place);
         }
-        Ok(self.make(name, types().into(), AtomicUsize::new(types as usize)))
+        let named = types();
+        check_name(name, &named, page_bytes)?;
+        Ok(self.make(name, named.into(), AtomicUsize::new(types as usize)))
+    }
+
+    /// Whether a table is there for these types, or could be made.
+    pub(crate) fn check(&self, name: &str, types: Types, page_bytes: usize) -> Result<()> {
+        match self.find(name, types)? {
+            Some(_) => Ok(()),
+            None => check_name(name, &types(), page_bytes),
+        }
     }
 
     /// The place of a table's root, by the names of its types; the table is made if it is missing. `None` if it was made for

@@ -138,6 +138,26 @@ pub(crate) struct Work {
 }
 
 /// How a commit of a [`Change`] ended.
+///
+/// ```
+/// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// let mut change = Change::new(store.snapshot());
+/// let apples = change.get(&STOCK, "apples")?; // observed: there are none
+/// change.put(&STOCK, "pears", if apples.is_none() { 5 } else { 0 })?;
+///
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?; // somebody else is faster
+/// txn.commit()?;
+///
+/// match store.commit(change)? {
+///     Outcome::Committed { .. } => unreachable!("what it read has changed"),
+///     Outcome::Conflict { table, key } => assert_eq!((&*table, &*key), ("stock", &b"apples"[..])),
+/// }
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[must_use = "a conflict is an outcome: the change was not made"]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -158,6 +178,22 @@ pub enum Outcome {
 
 impl Outcome {
     /// Whether the change was made.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    ///
+    /// const VISITS: Table<str, u64> = Table::new("visits");
+    /// # let store = Store::in_memory()?;
+    /// loop {
+    ///     let mut change = Change::new(store.snapshot());
+    ///     change.add(&VISITS, "ann", 1)?;
+    ///     if store.commit(change)?.is_committed() {
+    ///         break; // else somebody counted in between: once more, on what is there now
+    ///     }
+    /// }
+    /// assert_eq!(store.snapshot().get(&VISITS, "ann")?, Some(1));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_committed(&self) -> bool {
         matches!(self, Self::Committed { .. })
@@ -166,11 +202,38 @@ impl Outcome {
 
 impl<'a> Change<'a> {
     /// A change against a snapshot: so far nothing is observed and nothing is staged.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Outcome, Store};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let change = Change::new(store.snapshot());
+    /// assert_eq!(store.commit(change)?, Outcome::Committed { sequences: vec![] }); // nothing to compare or to write
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn new(base: Snapshot<'a>) -> Self {
         Self { base, observed: Mutex::default(), staged: ByTable::new(), appended: Vec::new(), staged_bytes: 0 }
     }
 
     /// The snapshot. What is read from it directly is not observed, and so may have changed when the change is committed.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.put(&STOCK, "pears", 5)?;
+    /// assert_eq!(change.get(&STOCK, "pears")?, Some(5));
+    /// assert_eq!(change.base().get(&STOCK, "pears")?, None); // as it was
+    /// assert_eq!(change.base().get(&STOCK, "apples")?, None); // not observed
+    ///
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(store.commit(change)?.is_committed());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn base(&self) -> &Snapshot<'a> {
         &self.base
@@ -216,7 +279,7 @@ impl<'a> Change<'a> {
     /// that is a conflict. A value that was written again and is the same, byte for byte, is no conflict.
     ///
     /// ```
-    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    /// use kauri_tree::{Change, Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -246,7 +309,7 @@ impl<'a> Change<'a> {
     /// were looked at, not those that were asked for: a scan that stopped at a row has seen nothing behind it.
     ///
     /// ```
-    /// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+    /// use kauri_tree::{Change, Outcome, Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -344,7 +407,7 @@ impl<'a> Change<'a> {
     /// greater sequences. A change that observes nothing and appends never conflicts.
     ///
     /// ```
-    /// use kauri_tree::{Change, Outcome, Read, Store, Table, Write};
+    /// use kauri_tree::{Change, Outcome, Read, Store, Table};
     ///
     /// const EVENTS: Table<(u64, u64), str> = Table::new("events");
     /// let store = Store::in_memory()?;

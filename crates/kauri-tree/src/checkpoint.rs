@@ -20,7 +20,7 @@ use std::ops::Range;
 use kauri_arena::{Reader, Sealed, Stamp};
 
 use crate::btree::{self, Of, Old, PagesMut, Root};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ROOT_BYTES};
 use crate::content;
 use crate::durable::Durable;
 use crate::error::{Error, Fault, Result};
@@ -474,7 +474,7 @@ pub(crate) fn read_catalog(access: Access<'_>, root: Root) -> Result<Catalog> {
         let name = <str as kauri_wire::Key>::decode(name)?;
         let fault = Fault::new("a table in the catalog", row.len() as u64);
         let wrong = || Error::Corrupt { page: root.page, fault };
-        let (root, types) = row.split_at_checked(12).ok_or_else(wrong)?;
+        let (root, types) = row.split_at_checked(ROOT_BYTES).ok_or_else(wrong)?;
         let types = <str as kauri_wire::Key>::decode(types)?;
         let page = u32::from_le_bytes(root[..4].try_into().expect("four bytes"));
         let rows = u64::from_le_bytes(root[4..].try_into().expect("eight bytes"));

@@ -13,6 +13,21 @@ use crate::store::Store;
 const STEP_PAGES: u32 = 1024;
 
 /// What [`Store::compact`] did.
+///
+/// ```
+/// use kauri_tree::disk::MemoryDisk;
+/// use kauri_tree::{Options, Table};
+///
+/// const NOTES: Table<u64, [u8]> = Table::new("notes");
+/// let store = Options::new().open(&MemoryDisk::new(), "store")?;
+/// let mut txn = store.begin();
+/// txn.load_sorted(&NOTES, (0..1_000).map(|number| (number, &[7; 200][..])))?;
+/// txn.commit()?;
+/// let first = store.compact()?;
+/// assert_eq!(store.compact()?.bytes_before, first.bytes_after); // nobody wrote in between
+/// assert_eq!(store.compact()?.moved_pages, 0);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Compaction {
@@ -53,7 +68,7 @@ impl Store {
     ///
     /// ```
     /// use kauri_tree::disk::MemoryDisk;
-    /// use kauri_tree::{Options, Read, Table, Write};
+    /// use kauri_tree::{Options, Read, Table};
     ///
     /// const SQUARES: Table<u64, u64> = Table::new("squares");
     /// let store = Options::new().log_bytes(1).open(&MemoryDisk::new(), "store")?;

@@ -40,6 +40,16 @@ pub struct ContentHash(u128);
 
 impl ContentHash {
     /// The hash that has these bytes.
+    ///
+    /// ```
+    /// use kauri_tree::ContentHash;
+    ///
+    /// let mut bytes = [0; 16];
+    /// bytes[0] = 0x2a; // the lowest comes first
+    /// let hash = ContentHash::from_bytes(bytes);
+    /// assert!(format!("{hash}").ends_with("2a"));
+    /// assert_eq!(hash.to_bytes(), bytes);
+    /// ```
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
@@ -133,6 +143,24 @@ impl Summing {
 
 impl Snapshot<'_> {
     /// The hash of everything in this version. All rows are read.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let empty = store.snapshot().content_hash()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert_ne!(store.snapshot().content_hash()?, empty);
+    ///
+    /// let mut txn = store.begin();
+    /// txn.drop_table("stock")?;
+    /// txn.commit()?;
+    /// assert_eq!(store.snapshot().content_hash()?, empty); // the same content again
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the store is damaged.

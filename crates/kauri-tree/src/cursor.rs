@@ -17,6 +17,7 @@ use crate::value::Value;
 use crate::write::WriteTxn;
 
 /// Whatever a cursor can stand on: a snapshot, a transaction, a view of one, a change.
+#[doc(hidden)]
 pub trait Stand: Source {
     /// The change, if rows are staged over those that lie in pages.
     #[doc(hidden)]
@@ -35,7 +36,7 @@ pub trait Stand: Source {
 /// a [`Scan`](crate::Scan) is faster.
 ///
 /// ```
-/// use kauri_tree::{Read, Store, Table, Write};
+/// use kauri_tree::{Store, Table, Write};
 ///
 /// const STOCK: Table<str, u64> = Table::new("stock");
 /// let store = Store::in_memory()?;
@@ -86,6 +87,27 @@ pub(crate) enum At {
 
 /// Where a cursor was, without the rows: it can be [kept](Cursor::position) while others commit, and
 /// [returned to](Cursor::resume) in a later snapshot or transaction.
+///
+/// ```
+/// use kauri_tree::{Position, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// # let mut txn = store.begin();
+/// # txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3), ("cherry", 40)])?;
+/// # txn.commit()?;
+/// let snapshot = store.snapshot();
+/// let mut cursor = snapshot.cursor(&STOCK)?;
+/// cursor.seek("banana")?;
+/// let place: Position<str> = cursor.position();
+///
+/// let mut txn = store.begin();
+/// txn.remove(&STOCK, "banana")?;
+/// let mut cursor = txn.cursor(&STOCK)?;
+/// assert!(!cursor.resume(&place)?); // the row is gone, the place is not
+/// assert_eq!(cursor.next()?, Some(("cherry", 40)));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub struct Position<K: ?Sized> {
     at: At,
     key: Box<[u8]>,
@@ -103,6 +125,20 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// Goes to the first row.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// assert_eq!(txn.cursor(&STOCK)?.first()?, None); // an empty table has none
+    /// txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3)])?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// cursor.last()?;
+    /// assert_eq!(cursor.first()?, Some(("apple", 12)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the store is damaged, or the row is not of the table's types.
     pub fn first(&mut self) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
@@ -111,6 +147,20 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Goes to the last row.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// // A log whose newest line is wanted, however many there are.
+    /// const LOG: Table<u64, str> = Table::new("log");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&LOG, [(1, "began"), (2, "went on"), (3, "ended")])?;
+    /// let mut cursor = txn.cursor(&LOG)?;
+    /// let (number, line) = cursor.last()?.expect("there are three");
+    /// assert_eq!((number, &*line), (3, "ended"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first).
@@ -121,6 +171,23 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// Goes to the next row; behind all of them if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3)])?;
+    /// let mut cursor = txn.cursor(&STOCK)?; // before the first row
+    /// let mut total = 0;
+    /// while let Some((_, count)) = cursor.next()? {
+    ///     total += count;
+    /// }
+    /// assert_eq!(total, 15);
+    /// assert_eq!(cursor.next()?, None); // it stays behind all rows
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`first`](Self::first).
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed from the cursor, which no Iterator allows")]
@@ -130,6 +197,21 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Goes to the row before; before all of them if there is none.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// // What was the price on a day? That of the last change until then.
+    /// const PRICES: Table<u32, u64> = Table::new("prices");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&PRICES, [(20_260_101, 90), (20_260_301, 95)])?;
+    /// let mut cursor = txn.cursor(&PRICES)?;
+    /// cursor.seek(20_260_215 + 1)?; // the first one after that day
+    /// assert_eq!(cursor.previous()?, Some((20_260_101, 90)));
+    /// assert_eq!(cursor.previous()?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first).
@@ -162,6 +244,21 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// As [`previous`](Self::previous), without looking at the value.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const FILES: Table<str, [u8]> = Table::new("files");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// for name in ["a.txt", "b.txt", "c.txt"] {
+    ///     txn.put(&FILES, name, &[7; 100_000])?;
+    /// }
+    /// let mut cursor = txn.cursor(&FILES)?;
+    /// cursor.seek("c")?;
+    /// assert_eq!(cursor.previous_key()?, Some("b.txt")); // its pages are not read
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first).
@@ -197,6 +294,20 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// Goes to the row with this key; to where it would be if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apple", 12), ("cherry", 40)])?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// assert_eq!(cursor.seek_exact("cherry")?, Some(("cherry", 40)));
+    /// assert_eq!(cursor.seek_exact("banana")?, None);
+    /// assert_eq!(cursor.next()?, Some(("cherry", 40))); // it was between the two
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`first`](Self::first).
     pub fn seek_exact(&mut self, key: K::Ref<'_>) -> Result<Option<(K::View<'_>, V::View<'_>)>> {
@@ -206,6 +317,19 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// Goes to the first row whose key begins with these bytes; to where it would be if there is none. Only keys in the order of
     /// their bytes have such rows beside each other; for others it does not compile.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const PATHS: Table<str, u64> = Table::new("paths");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&PATHS, [("bin/ls", 1), ("etc/fstab", 2), ("etc/hosts", 3), ("var/log", 4)])?;
+    /// let mut cursor = txn.cursor(&PATHS)?;
+    /// assert_eq!(cursor.seek_prefix(b"etc/")?, Some(("etc/fstab", 2)));
+    /// assert_eq!(cursor.seek_prefix(b"usr/")?, None); // `seek` would be on var/log
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first).
@@ -219,12 +343,44 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Whether it is on a row whose key begins with these bytes.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const PATHS: Table<str, u64> = Table::new("paths");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&PATHS, [("bin/ls", 1), ("etc/fstab", 2), ("etc/hosts", 3), ("var/log", 4)])?;
+    /// let mut cursor = txn.cursor(&PATHS)?;
+    /// cursor.seek_prefix(b"etc/")?;
+    /// let mut found = 0;
+    /// while cursor.is_under(b"etc/") {
+    ///     found += 1;
+    ///     cursor.next_key()?;
+    /// }
+    /// assert_eq!((found, cursor.key()?), (2, Some("var/log")));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn is_under(&self, prefix: &[u8]) -> bool {
         self.key_bytes().is_some_and(|key| key.starts_with(prefix))
     }
 
     /// The row that it is on, if it is on one.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, "apple", 12)?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// assert_eq!(cursor.current()?, None); // it begins before the first row
+    /// cursor.next_key()?;
+    /// assert_eq!(cursor.current()?, Some(("apple", 12)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first).
@@ -235,6 +391,20 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
 
     /// The key of the row that it is on, if it is on one.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const SALES: Table<(u32, String), u64> = Table::new("sales"); // by day, then by fruit
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&SALES, (20_260_221, "apples"), 3)?;
+    /// let mut cursor = txn.cursor(&SALES)?;
+    /// assert_eq!(cursor.key()?, None);
+    /// cursor.first()?;
+    /// assert_eq!(cursor.key()?.map(|(day, _)| day), Some(20_260_221));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the key is not of the table's type.
     pub fn key(&self) -> Result<Option<K::View<'_>>> {
@@ -242,6 +412,22 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// Where it is, to be kept.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3), ("cherry", 40)])?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// cursor.first()?;
+    /// let mark = cursor.position();
+    /// cursor.last()?; // to look at something else
+    /// cursor.resume(&mark)?;
+    /// assert_eq!(cursor.next()?, Some(("banana", 3)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position<K> {
         Position { at: self.at, key: self.key[..].into(), keys: PhantomData }
@@ -251,7 +437,7 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     /// is on a row.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Store, Table, Write};
     ///
     /// const STOCK: Table<u32, str> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -291,6 +477,27 @@ impl<S: Deref<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K, V
     }
 
     /// The same place among the rows of another snapshot or transaction.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3), ("cherry", 40)])?;
+    /// # txn.commit()?;
+    /// let before = store.snapshot();
+    /// let mut cursor = before.cursor(&STOCK)?;
+    /// cursor.seek("banana")?;
+    ///
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "blueberry", 500)?;
+    /// txn.commit()?;
+    /// let after = store.snapshot();
+    /// let mut cursor = cursor.renew(&after)?; // still on the banana
+    /// assert_eq!(cursor.next()?, Some(("blueberry", 500)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`first`](Self::first), and if the table has other types there.
@@ -482,6 +689,22 @@ impl<S: DerefMut<Target: Stand>, K: Key + ?Sized, V: Value + ?Sized> Cursor<S, K
 impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
     /// Replaces the value of the row that it is on, and tells whether it is on one. It stays there.
     ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apple", 12), ("banana", 3)])?;
+    /// let mut cursor = txn.cursor_mut(&STOCK)?;
+    /// while let Some((_, count)) = cursor.next()? {
+    ///     cursor.put(count * 2)?; // no second way down to the row
+    /// }
+    /// assert!(!cursor.put(7)?); // behind all rows there is nothing to replace
+    /// assert_eq!(txn.get(&STOCK, "banana")?, Some(6));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the value is too long, or the store is full or damaged.
     pub fn put(&mut self, value: V::Ref<'_>) -> Result<bool> {
@@ -524,6 +747,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut WriteTxn<'_>, K, V> {
 
     /// Removes the row that it is on, and tells whether it was on one. It is on the next row then, whatever leaf that is in, or behind
     /// all rows if there is none.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table};
+    ///
+    /// const TASKS: Table<u64, str> = Table::new("tasks");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&TASKS, [(1, "done"), (2, "done"), (3, "waits"), (4, "done")])?;
+    /// let mut cursor = txn.cursor_mut(&TASKS)?;
+    /// cursor.first()?;
+    /// while let Some((_, state)) = cursor.current()? {
+    ///     if state == "done" {
+    ///         cursor.remove()?; // it is on the next row now
+    ///     } else {
+    ///         cursor.next_key()?;
+    ///     }
+    /// }
+    /// assert_eq!(txn.len(&TASKS)?, 1);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the store is full or damaged.

@@ -21,6 +21,19 @@ const ROWS_MAX: usize = 64;
 const BYTES_MAX: usize = 32 << 10;
 
 /// A row that is not the same in two versions.
+///
+/// ```
+/// use kauri_tree::Difference;
+///
+/// fn in_words(difference: Difference<&str, u64>) -> String {
+///     match difference {
+///         Difference::Inserted { key, value } => format!("+ {key} {value}"),
+///         Difference::Removed { key, value } => format!("- {key} {value}"),
+///         Difference::Changed { key, old, new } => format!("~ {key} {old} > {new}"),
+///     }
+/// }
+/// assert_eq!(in_words(Difference::Changed { key: "apples", old: 12, new: 11 }), "~ apples 12 > 11");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Difference<K, V> {
     /// Only the later version has it.
@@ -147,6 +160,25 @@ impl Snapshot<'_> {
 }
 
 /// What became of a table between two versions.
+///
+/// ```
+/// use kauri_tree::{Store, Table, TableChange, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// # let mut txn = store.begin();
+/// # txn.put(&STOCK, "apples", 12)?;
+/// # txn.commit()?;
+/// let before = store.snapshot();
+/// let mut txn = store.begin();
+/// txn.put(&STOCK, "apples", 12)?; // what it was
+/// txn.commit()?;
+/// let after = store.snapshot();
+/// let table = after.diff_tables(&before)?[0];
+/// assert_eq!(table.change(), TableChange::Written);
+/// assert_eq!(table.rows().next()?, None); // a page was written, and no row differs
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableChange {
     /// Only the later version has it. All its rows were inserted.
@@ -159,6 +191,25 @@ pub enum TableChange {
 
 /// A table that differs between two versions. A name under which there was a table for other types before has two: one that was
 /// dropped, and one that was created.
+///
+/// ```
+/// use kauri_tree::{Store, Table, TableChange, Write};
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&Table::<str, u64>::new("stock"), "apples", 12)?;
+/// txn.commit()?;
+/// let before = store.snapshot();
+/// let mut txn = store.begin();
+/// txn.drop_table("stock")?;
+/// txn.put(&Table::<u32, str>::new("stock"), 7, "apples")?; // under the same name
+/// txn.commit()?;
+///
+/// let after = store.snapshot();
+/// let changes: Vec<_> = after.diff_tables(&before)?.iter().map(|table| (table.change(), table.types())).collect();
+/// assert_eq!(changes, [(TableChange::Dropped, "text to u64"), (TableChange::Created, "u32 to text")]);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TableDiff<'a> {
     name: &'a str,
@@ -170,18 +221,62 @@ pub struct TableDiff<'a> {
 
 impl<'a> TableDiff<'a> {
     /// The table's name.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let before = store.snapshot();
+    /// let mut txn = store.begin();
+    /// for name in ["pears", "apples"] {
+    ///     txn.put(&Table::<u64, u64>::new(name), 1, 1)?;
+    /// }
+    /// txn.commit()?;
+    /// let after = store.snapshot();
+    /// assert!(after.diff_tables(&before)?.iter().map(|table| table.name()).eq(["apples", "pears"]));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn name(&self) -> &'a str {
         self.name
     }
 
     /// The names of its types.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const SALES: Table<(u32, String), i64> = Table::new("sales");
+    /// # let store = Store::in_memory()?;
+    /// # let before = store.snapshot();
+    /// # let mut txn = store.begin();
+    /// txn.put(&SALES, (20_260_221, "apples"), 3)?;
+    /// # txn.commit()?;
+    /// # let after = store.snapshot();
+    /// assert_eq!(after.diff_tables(&before)?[0].types(), "(u32, text) to i64");
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn types(&self) -> &'a str {
         self.types
     }
 
     /// What became of it.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, TableChange, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let before = store.snapshot();
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// let after = store.snapshot();
+    /// assert_eq!(after.diff_tables(&before)?[0].change(), TableChange::Created);
+    /// assert_eq!(before.diff_tables(&after)?[0].change(), TableChange::Dropped); // the other way round
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn change(&self) -> TableChange {
         self.change
@@ -194,6 +289,25 @@ impl<'a> TableDiff<'a> {
 
     /// The rows that differ, as bytes, in the order of their keys. If those have an order of their own, which only their type
     /// knows, they come in the order of their bytes, after all of them were gathered in memory.
+    ///
+    /// ```
+    /// use kauri_tree::{Difference, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u32> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// # let before = store.snapshot();
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 11)?; // 12 before
+    /// txn.commit()?;
+    /// # let after = store.snapshot();
+    /// let mut rows = after.diff_tables(&before)?[0].rows();
+    /// let (old, new) = ([12, 0, 0, 0][..].into(), [11, 0, 0, 0][..].into());
+    /// assert_eq!(rows.next()?, Some(Difference::Changed { key: &b"apples"[..], old, new }));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn rows(&self) -> Diff<'a, [u8], [u8]> {
         let keys = if table::is_bytewise(self.types) { Keys::Ordered } else { Keys::Unordered };
@@ -242,6 +356,34 @@ enum Keys {
 /// The rows of a table that differ between two versions: [`Snapshot::diff`], [`TableDiff::rows`].
 ///
 /// A difference is borrowed until the next is asked for, so this is no `Iterator`.
+///
+/// ```
+/// use kauri_tree::{Diff, Difference, Store, Table};
+///
+/// const SQUARES: Table<u64, u64> = Table::new("squares");
+///
+/// /// How many rows came and went.
+/// fn balance(mut diff: Diff<'_, u64, u64>) -> kauri_tree::Result<i64> {
+///     let mut balance = 0;
+///     while let Some(difference) = diff.next()? {
+///         balance += match difference {
+///             Difference::Inserted { .. } => 1,
+///             Difference::Removed { .. } => -1,
+///             Difference::Changed { .. } => 0,
+///         };
+///     }
+///     Ok(balance)
+/// }
+///
+/// # let store = Store::in_memory()?;
+/// let before = store.snapshot();
+/// let mut txn = store.begin();
+/// txn.load_sorted(&SQUARES, (0..100).map(|number| (number, number * number)))?;
+/// txn.commit()?;
+/// let after = store.snapshot();
+/// assert_eq!((balance(after.diff(&before, &SQUARES)?)?, balance(before.diff(&after, &SQUARES)?)?), (100, -100));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub struct Diff<'a, K: ?Sized, V: ?Sized> {
     old: Side<'a>,
     new: Side<'a>,
@@ -310,6 +452,24 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Diff<'a, K, V> {
 
     /// The next row that differs.
     ///
+    /// ```
+    /// use kauri_tree::{Difference, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let before = store.snapshot();
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, "pears", 5)?;
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// # let after = store.snapshot();
+    /// let mut diff = after.diff(&before, &STOCK)?;
+    /// assert_eq!(diff.next()?, Some(Difference::Inserted { key: "apples", value: 12 })); // in the order of keys
+    /// assert_eq!(diff.next()?, Some(Difference::Inserted { key: "pears", value: 5 }));
+    /// assert_eq!(diff.next()?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
     #[expect(clippy::should_implement_trait, reason = "a row is borrowed, which no Iterator allows")]
@@ -335,6 +495,29 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Diff<'a, K, V> {
     }
 
     /// Shows all differences that are left to `see`.
+    ///
+    /// ```
+    /// use kauri_tree::{Difference, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.load_sorted(&STOCK, [("apples", 12), ("pears", 5)])?;
+    /// # txn.commit()?;
+    /// # let before = store.snapshot();
+    /// let mut txn = store.begin();
+    /// txn.remove_range(&STOCK, ..)?;
+    /// txn.commit()?;
+    /// # let after = store.snapshot();
+    /// let mut lost = Vec::new();
+    /// after.diff(&before, &STOCK)?.for_each(|difference| {
+    ///     if let Difference::Removed { key, value } = difference {
+    ///         lost.push(format!("{value} {key}"));
+    ///     }
+    /// })?;
+    /// assert_eq!(lost, ["12 apples", "5 pears"]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.

@@ -22,6 +22,24 @@ use crate::sync::{Mutex, lock};
 use crate::validate;
 
 /// A commit that was made and may not be durable yet: see [`Store::commit_early`]. Dropped, it becomes durable as well, but nobody is told.
+///
+/// ```
+/// use kauri_tree::disk::MemoryDisk;
+/// use kauri_tree::{Change, Durability, Early, Options, Read, Table, Write};
+///
+/// const STEPS: Table<u64, str> = Table::new("steps");
+/// let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store")?;
+/// let mut last = Early::default(); // no commit: nothing to wait for
+/// for number in 1..=3 {
+///     let mut change = Change::new(store.snapshot_with(&last)?); // on top of the one before
+///     assert_eq!(change.len(&STEPS)?, number - 1);
+///     change.put(&STEPS, number, "done")?;
+///     last = store.commit_early(change, Durability::Sync, || ())?.1;
+/// }
+/// store.wait_early(&last)?; // one wait for three commits
+/// assert_eq!(store.snapshot().len(&STEPS)?, 3);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[must_use = "nobody knows that it is durable until it is waited for"]
 #[derive(Clone, Debug, Default)]
 pub struct Early(Option<Arc<Letter>>);
@@ -120,6 +138,25 @@ impl Store {
 
     /// A version that has this commit: it, if nothing later can be seen, else what everybody sees.
     ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Change, Durability, Error, Options, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store")?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.put(&STOCK, "apples", 12)?;
+    /// let (_, early) = store.commit_early(change, Durability::Sync, || ())?;
+    /// assert_eq!(store.snapshot_with(&early)?.get(&STOCK, "apples")?, Some(12));
+    ///
+    /// let mut txn = store.begin(); // it has what was committed early, and its commit makes that durable too
+    /// txn.put(&STOCK, "apples", 11)?;
+    /// txn.commit()?;
+    /// assert_eq!(store.snapshot_with(&early)?.get(&STOCK, "apples")?, Some(11)); // a later one can be seen
+    /// assert!(matches!(Store::in_memory()?.snapshot_with(&early), Err(Error::OtherStore)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If it is a commit of another store.
     pub fn snapshot_with(&self, early: &Early) -> Result<Snapshot<'_>> {
@@ -132,6 +169,26 @@ impl Store {
     }
 
     /// Returns when a commit is as durable as was asked, and everybody sees it.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::sync::Arc;
+    ///
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Change, Durability, Options, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store")?;
+    /// let mut change = Change::new(store.snapshot());
+    /// change.put(&STOCK, "apples", 12)?;
+    /// let told = Arc::new(AtomicBool::new(false));
+    /// let tell = Arc::clone(&told);
+    /// let (_, early) = store.commit_early(change, Durability::Sync, move || tell.store(true, Ordering::SeqCst))?;
+    /// assert!(!told.load(Ordering::SeqCst)); // nobody has made it durable
+    /// store.wait_early(&early)?;
+    /// assert!(told.load(Ordering::SeqCst));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the disk failed: nobody knows whether it was made until the store is opened again, and nothing that was made on top of it

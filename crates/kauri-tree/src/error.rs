@@ -43,7 +43,7 @@ pub enum Error {
         /// The size asked for.
         found: usize,
     },
-    /// A key is longer than a quarter of a page.
+    /// A key is longer than a quarter of a page less eight bytes.
     KeyTooLong {
         /// How long a key may be.
         most: usize,
@@ -53,6 +53,13 @@ pub enum Error {
     /// A value is longer than a value can be.
     ValueTooLong {
         /// How long a value may be.
+        most: usize,
+        /// How long it is.
+        found: usize,
+    },
+    /// The name of a table is longer than a key can be, or too long to stand in a page beside the names of its types.
+    NameTooLong {
+        /// How long the name of a table of these types may be.
         most: usize,
         /// How long it is.
         found: usize,
@@ -233,6 +240,9 @@ impl fmt::Display for Error {
             }
             Self::KeyTooLong { most, found } => write!(f, "expected a key of at most {most} bytes, found {found}"),
             Self::ValueTooLong { most, found } => write!(f, "expected a value of at most {most} bytes, found {found}"),
+            Self::NameTooLong { most, found } => {
+                write!(f, "expected a table with a name of at most {most} bytes, found {found}")
+            }
             Self::OtherTypes { table, expected, found } => {
                 write!(f, "table `{table}` is used with {expected} and was made for {found}")
             }

@@ -1,16 +1,15 @@
 //! Kauri's store: everything that must survive is a row in one tree.
 //!
-//! A [`Store`] has typed [`Table`]s. Any number of [`Snapshot`]s read it, each one version, without a lock; one [`WriteTxn`] at a
-//! time makes the next version, and can nest others. Both share [`Read`]. Many threads can read what a transaction has so far: each
-//! through a [`View`]. A [`Change`] is made on a snapshot, by any number of threads at once, and [committed](Store::commit) if what it
-//! read still holds.
+//! A store is a library and one file, or memory alone: no server, no other process. It has typed [`Table`]s, whose rows are in the order of their keys.
+//! Any number of [`Snapshot`]s read it, each one version, and wait for nobody; one [`WriteTxn`] at a time makes the next version. A commit returns
+//! when no crash can take it away.
 //!
 //! ```
 //! use kauri_tree::{Read, Store, Table, Write};
 //!
 //! const STOCK: Table<str, u64> = Table::new("stock");
 //!
-//! let store = Store::in_memory()?;
+//! let store = Store::in_memory()?; // or Store::open("shop.kauri")
 //! let before = store.snapshot();
 //!
 //! let mut txn = store.begin();
@@ -25,28 +24,61 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
-//! Rows are seen one after the other through a [`Scan`], or from a place among them, a [`Cursor`].
-#![cfg_attr(feature = "multi", doc = "In a [`MultiTable`] a key has several sorted values.")]
-#![cfg_attr(feature = "ttl", doc = "The rows of a [`TtlTable`] expire.")]
-#![cfg_attr(feature = "watch", doc = "A [watch](Store::watch) tells what commits change.")]
-//!
-//! A version can be kept under a name: [`Store::pin`], and [`Store::as_of`] to read it, also after a restart. What differs between any two
-//! versions is [told](Snapshot::diff) in time of the difference.
-#![cfg_attr(
-    feature = "checkpoint",
-    doc = "It is [carried](Snapshot::checkpoint_since) elsewhere as a stream, and the newest version [forked](Store::fork) into a store of its own."
-)]
-//!
-//! A store lives in memory ([`Store::in_memory`]) or in a file ([`Options::open`]), through any crash.
-#![cfg_attr(feature = "file", doc = "[`Store::open`] takes the path of a file of the operating system.")]
-//! All its reading,
-//! writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
-//! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows.
+//! # Where to begin
 //!
 #![cfg_attr(
     all(feature = "checkpoint", feature = "file", feature = "multi", feature = "ttl", feature = "watch"),
-    doc = "Whoever is new here takes [the tour](tour): everything there is, from opening a store to restoring a backup of it, with examples."
+    doc = "Whoever is new here takes [the tour](tour): everything there is, in the order in which one meets it, from opening a store to restoring a backup of it and to what it cannot do, with examples that run."
 )]
+//! What to look up for what:
+//!
+//! | to | there is |
+//! |---|---|
+//! | open a store | [`Options::open`], [`Store::in_memory`]; what pages, log, memory and threads it has: [`Options`] |
+#![cfg_attr(feature = "file", doc = "| open a file of the operating system | [`Store::open`] |")]
+//! | say what is in it | [`Table`], of a [`Key`](wire::Key) and a [`Value`] |
+//! | read | [`Store::snapshot`]; what can be read with it: [`Read`] |
+//! | write | [`Store::begin`]; what can be written with it: [`Write`]. Transactions [nest](WriteTxn::nest), and many threads can read what one has so far ([`View`]) |
+//! | write without keeping others from it | [`Change`]: made on a snapshot, by any number of threads at once, and [committed](Store::commit) if what it read still holds |
+//! | go through rows | [`Scan`]: one after the other, from either end; [`Cursor`]: from a place among them, also to change them |
+#![cfg_attr(
+    feature = "multi",
+    doc = "| have several values per key | [`MultiTable`], with [`ReadMulti`] and [`WriteMulti`] |"
+)]
+#![cfg_attr(feature = "ttl", doc = "| have rows expire | [`TtlTable`], with [`ReadTtl`] and [`WriteTtl`] |")]
+#![cfg_attr(feature = "watch", doc = "| be told what commits change | [`Store::watch`], [`Store::watch_queue`] |")]
+//! | keep a version under a name, also through a restart | [`Store::pin`], [`Store::as_of`] |
+//! | know what differs between two versions | [`Snapshot::diff`], [`Snapshot::diff_tables`], in time of the difference |
+#![cfg_attr(
+    feature = "checkpoint",
+    doc = "| copy a store, back it up, bring a copy up to date | [`Store::fork`], [`Snapshot::checkpoint_to`], [`Options::restore`], [`Store::checkpoint_since`], [`Store::restore_from`] |"
+)]
+//! | trade durability for speed | [`Durability`], [`Store::commit_early`] |
+//! | look after it | [`Store::stat`], [`Store::verify`], [`Store::compact`] |
+//! | know what went wrong | [`Error`] |
+//!
+//! # Coming from LMDB or redb
+//!
+//! | there | here |
+//! |---|---|
+//! | environment, `Database` | [`Store`]. There is no size to be set for it, no number of readers and none of tables |
+//! | `MDB_dbi`, `TableDefinition` | [`Table`], a constant. Nothing is opened; the first row makes the table, and its types are remembered |
+//! | read transaction | [`Snapshot`]. One that is held for long keeps the pages that it sees, not those of versions made and gone since |
+//! | write transaction; child transaction, savepoint | [`WriteTxn`]; [`nest`](WriteTxn::nest) |
+//! | `MDB_NOOVERWRITE`, `MDB_RESERVE`, `MDB_APPEND` | [`insert`](Write::insert), [`reserve`](Write::reserve), [`load_sorted`](WriteTxn::load_sorted) |
+//! | `MDB_SET`, `MDB_SET_RANGE`; `range` | [`seek_exact`](Cursor::seek_exact), [`seek`](Cursor::seek); [`scan`](Read::scan) |
+//! | `MDB_DUPSORT`, multimap; `MDB_NEXT_DUP`, `MDB_NEXT_NODUP` | `MultiTable`; `next_of_key`, `skip_key` |
+//! | `MDB_NOSYNC`; `Durability` | [`Durability`], for each commit |
+//! | persistent savepoint | [pin](Store::pin), which is read beside the newest version, and does not bring it back |
+//! | `mdb_env_copy`, a copy of the file | a stream (`checkpoint_to`) or a store of its own (`fork`), while others write; do not copy a file that is in use |
+//! | compacting copy, `compact` | [`Store::compact`], in place, while others read and write |
+//! | `mdb_stat`, `check_integrity` | [`Store::stat`], [`Store::verify`] |
+//!
+//! # How it is made durable
+//!
+//! All reading, writing and syncing goes through a [`Disk`](disk::Disk), so that a simulated one can crash at every operation. Pages that were
+//! read stay in memory, or, with [`Options::cache_bytes`], as many of them as that allows. `docs/durability.md` in the repository says call by call what is
+//! promised, `docs/format.md` what stands in the file.
 //!
 //! # Inside
 //!
@@ -69,12 +101,14 @@
 //! | `checkpoint` | `Snapshot::checkpoint_to`, `Options::restore` and `Snapshot::fork`: copies of a version |
 //! | `file` | `Store::open` and `disk::OsDisk`: files of the operating system |
 //!
-//! Without `file` nothing of the operating system's files is left, and a program for WebAssembly can have a store in memory. It needs the
-//! standard library all the same, and is not `no_std`: threads wait for the writer's turn and for each other's commits (`Mutex`, `Condvar`,
+//! Without `file` nothing of the operating system's files is left. Pages are memory that the system maps all the same, in the way of Linux, so a program for WebAssembly
+//! cannot have a store. It needs the standard library and is not `no_std`: threads wait for the writer's turn and for each other's commits (`Mutex`, `Condvar`,
 //! `OnceLock`), a panic in the code of a key's type or of whoever watches is caught, and a disk answers with `std::io::Error`. Each of these would
 //! need a second form, with locks that spin and errors of its own, that nobody would test as the first one is tested. What a guest needs without it, frames
 //! and keys, is in `kauri-wire`, which is `no_std`.
 
+// An example imports what it needs, and nothing else.
+#![doc(test(attr(deny(unused_imports, unused_mut, unused_variables))))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(feature = "checkpoint", feature = "multi", feature = "ttl", feature = "watch")),

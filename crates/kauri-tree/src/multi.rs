@@ -60,6 +60,15 @@ pub struct MultiTable<K: ?Sized, V: ?Sized> {
 
 impl<K: KeyPart + ?Sized, V: Key + ?Sized> MultiTable<K, V> {
     /// The table of this name. Keys and values must be in the order of their bytes; for others it does not compile.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Read, Store};
+    ///
+    /// const BY_COLOUR: MultiTable<str, u64> = MultiTable::new("by colour"); // from a colour to the numbers of fruit
+    /// assert_eq!(BY_COLOUR.name(), "by colour");
+    /// assert_eq!(Store::in_memory()?.snapshot().len(&BY_COLOUR)?, 0); // as a table, it is one of pairs
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         const { assert!(K::BYTEWISE && V::BYTEWISE, "pairs are in the order of their bytes") };
@@ -67,6 +76,20 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> MultiTable<K, V> {
     }
 
     /// The table of a name that is known only when the program runs.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store, WriteMulti};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// for shop in ["north", "south"] {
+    ///     let index = MultiTable::<str, u64>::named(format!("{shop}/by colour"));
+    ///     txn.put_value(&index, "red", 7)?;
+    /// }
+    /// txn.commit()?;
+    /// assert!(store.snapshot().tables().eq(["north/by colour", "south/by colour"]));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn named(name: String) -> Self {
         const { assert!(K::BYTEWISE && V::BYTEWISE, "pairs are in the order of their bytes") };
@@ -150,6 +173,26 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> Pair<K, V> {
 }
 
 /// Reading the values of a key.
+///
+/// ```
+/// use kauri_tree::{Change, MultiTable, ReadMulti, Store, WriteMulti};
+///
+/// const FRIENDS: MultiTable<str, str> = MultiTable::new("friends");
+///
+/// /// Whatever it is read from: snapshots, transactions, changes.
+/// fn are_friends(from: &impl ReadMulti, one: &str, other: &str) -> kauri_tree::Result<bool> {
+///     Ok(from.has_value(&FRIENDS, one, other)? && from.has_value(&FRIENDS, other, one)?)
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut change = Change::new(store.snapshot());
+/// change.put_value(&FRIENDS, "ann", "bob")?;
+/// assert!(!are_friends(&change, "ann", "bob")?);
+/// change.put_value(&FRIENDS, "bob", "ann")?;
+/// assert!(are_friends(&change, "ann", "bob")?);
+/// assert!(!are_friends(&store.snapshot(), "ann", "bob")?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait ReadMulti: Read {
     /// The values of a key, in order, from either end.
     ///
@@ -182,6 +225,18 @@ pub trait ReadMulti: Read {
 
     /// How many values a key has. It costs little more than [`get`](Read::get), for any number.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const VISITS: MultiTable<str, u64> = MultiTable::new("visits"); // of whom, and when
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&VISITS, (0..10_000).map(|moment| ("ann", moment)))?;
+    /// assert_eq!(txn.count_values(&VISITS, "ann")?, 10_000);
+    /// assert_eq!(txn.count_values(&VISITS, "bob")?, 0);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
     fn count_values<K: KeyPart + ?Sized, V: Key + ?Sized>(
@@ -193,6 +248,18 @@ pub trait ReadMulti: Read {
     }
 
     /// Whether a key has a value.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store, WriteMulti};
+    ///
+    /// const ROLES: MultiTable<str, str> = MultiTable::new("roles");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_value(&ROLES, "ann", "admin")?;
+    /// assert!(txn.has_value(&ROLES, "ann", "admin")?);
+    /// assert!(!txn.has_value(&ROLES, "ann", "guest")? && !txn.has_value(&ROLES, "bob", "admin")?);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
@@ -209,8 +276,44 @@ pub trait ReadMulti: Read {
 impl<R: Read> ReadMulti for R {}
 
 /// Changing the values of a key.
+///
+/// ```
+/// use kauri_tree::{MultiTable, ReadMulti, Store, Table, WriteMulti};
+///
+/// const FRUIT: Table<u64, str> = Table::new("fruit"); // from a number to a colour
+/// const BY_COLOUR: MultiTable<str, u64> = MultiTable::new("by colour");
+///
+/// /// A row and its place in the index: both or, if the transaction is dropped, neither.
+/// fn paint(txn: &mut impl WriteMulti, number: u64, colour: &str) -> kauri_tree::Result<()> {
+///     if let Some(before) = txn.get(&FRUIT, number)?.map(|colour| colour.into_owned()) {
+///         txn.remove_value(&BY_COLOUR, &before, number)?;
+///     }
+///     txn.put(&FRUIT, number, colour)?;
+///     txn.put_value(&BY_COLOUR, colour, number).map(drop)
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// paint(&mut txn, 7, "green")?;
+/// paint(&mut txn, 7, "red")?;
+/// assert_eq!((txn.count_values(&BY_COLOUR, "green")?, txn.count_values(&BY_COLOUR, "red")?), (0, 1));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait WriteMulti: Write + ReadMulti {
     /// Gives a key a value, and tells whether it is new to it.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store, WriteMulti};
+    ///
+    /// const TAGS: MultiTable<str, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// assert!(txn.put_value(&TAGS, "apple", "red")?);
+    /// assert!(txn.put_value(&TAGS, "apple", "sweet")?); // beside the other
+    /// assert!(!txn.put_value(&TAGS, "apple", "red")?); // each value once
+    /// assert_eq!(txn.count_values(&TAGS, "apple")?, 2);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If key and value together are too long, the table was made for other types, or the store is full or damaged.
@@ -225,6 +328,19 @@ pub trait WriteMulti: Write + ReadMulti {
 
     /// Takes a value from a key, and tells whether it had it.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store, WriteMulti};
+    ///
+    /// const TAGS: MultiTable<str, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [("apple", "red"), ("apple", "sweet")])?;
+    /// assert!(txn.remove_value(&TAGS, "apple", "red")?);
+    /// assert!(!txn.remove_value(&TAGS, "apple", "red")?); // it is gone
+    /// assert_eq!(txn.values(&TAGS, "apple")?.next()?, Some("sweet"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types, or the store is full or damaged.
     fn remove_value<'r, K: KeyPart + ?Sized, V: Key + ?Sized>(
@@ -237,6 +353,18 @@ pub trait WriteMulti: Write + ReadMulti {
     }
 
     /// Takes all values from a key, and tells how many it had.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Read, Store, WriteMulti};
+    ///
+    /// const TAGS: MultiTable<str, u64> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, (0..1_000).map(|tag| ("apple", tag)).chain([("apples", 1)]))?;
+    /// assert_eq!(txn.remove_values(&TAGS, "apple")?, 1_000);
+    /// assert_eq!(txn.len(&TAGS)?, 1); // that of the other key
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`remove_value`](Self::remove_value).
@@ -277,6 +405,21 @@ pub struct Values<'a, K: ?Sized, V: ?Sized> {
 impl<K: KeyPart + ?Sized, V: Key + ?Sized> Values<'_, K, V> {
     /// The next value from the front; `None` when the ends have met.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const SCORES: MultiTable<str, i32> = MultiTable::new("scores");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&SCORES, [("ann", -3), ("ann", 12), ("bob", 7)])?;
+    /// let (mut scores, mut sum) = (txn.values(&SCORES, "ann")?, 0);
+    /// while let Some(score) = scores.next()? {
+    ///     sum += score;
+    /// }
+    /// assert_eq!(sum, 9);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
     #[expect(clippy::should_implement_trait, reason = "a value is borrowed, which no Iterator allows")]
@@ -286,6 +429,19 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> Values<'_, K, V> {
 
     /// The next value from the back; `None` when the ends have met.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const SCORES: MultiTable<str, i32> = MultiTable::new("scores");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&SCORES, [("ann", -3), ("ann", 0), ("ann", 12)])?;
+    /// let mut scores = txn.values(&SCORES, "ann")?;
+    /// assert_eq!((scores.previous()?, scores.next()?), (Some(12), Some(-3))); // the best, the worst
+    /// assert_eq!((scores.previous()?, scores.next()?), (Some(0), None)); // they have met
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`next`](Self::next).
     pub fn previous(&mut self) -> Result<Option<V::View<'_>>> {
@@ -293,6 +449,20 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> Values<'_, K, V> {
     }
 
     /// The next value from the front behind so many others; `None` if there are not more.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const VISITS: MultiTable<str, u64> = MultiTable::new("visits");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&VISITS, (0..10_000).map(|moment| ("ann", moment * 60)))?;
+    /// let mut visits = txn.values(&VISITS, "ann")?;
+    /// let middle = visits.count()? / 2;
+    /// assert_eq!(visits.nth(middle)?, Some(300_000)); // the median; what is before it was not read
+    /// assert_eq!(visits.next()?, Some(300_060));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`next`](Self::next).
@@ -302,6 +472,19 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> Values<'_, K, V> {
 
     /// How many values are left.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const SCORES: MultiTable<str, i32> = MultiTable::new("scores");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&SCORES, [("ann", -3), ("ann", 0), ("ann", 12)])?;
+    /// let mut scores = txn.values(&SCORES, "ann")?;
+    /// scores.next()?;
+    /// assert_eq!(scores.count()?, 2); // those that are left
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the store is damaged.
     pub fn count(&mut self) -> Result<u64> {
@@ -309,6 +492,18 @@ impl<K: KeyPart + ?Sized, V: Key + ?Sized> Values<'_, K, V> {
     }
 
     /// An iterator over what `make` makes of each value; it ends after an error.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, ReadMulti, Store};
+    ///
+    /// const TAGS: MultiTable<str, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [("apple", "green"), ("apple", "red"), ("pear", "sweet")])?;
+    /// let tags: Result<Vec<String>, _> = txn.values(&TAGS, "apple")?.map(|tag| tag.to_uppercase()).collect();
+    /// assert_eq!(tags?, ["GREEN", "RED"]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn map<T>(self, mut make: impl FnMut(V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
         self.scan.map(move |(_, value), ()| make(value))
     }

@@ -22,9 +22,43 @@ use crate::write::WriteTxn;
 type Bytes = Table<[u8], [u8]>;
 
 /// A row of another table: its table and its value.
+///
+/// ```
+/// use kauri_tree::{Beside, Change, Numbered, Read, Store, Table};
+///
+/// const INBOX: Table<[u8], [u8]> = Table::new("inbox");
+/// const ARRIVED: Table<[u8], [u8]> = Table::new("arrived");
+/// const COUNTERS: Table<[u8], [u8]> = Table::new("counters");
+/// # let store = Store::in_memory()?;
+/// let mut change = Change::new(store.snapshot());
+/// let arrived: Beside<'_> = (ARRIVED, b"noon");
+/// let counter = (&COUNTERS, &b"inbox"[..]);
+/// change.append_numbered(Numbered { table: &INBOX, prefix: b"ann", value: b"hello", counter, also: &[arrived] })?;
+/// assert!(store.commit(change)?.is_committed());
+/// let key = [&b"ann"[..], &1_u64.to_be_bytes()].concat(); // one key in both tables
+/// assert_eq!(store.snapshot().get(&INBOX, &key)?.as_deref(), Some(&b"hello"[..]));
+/// assert_eq!(store.snapshot().get(&ARRIVED, &key)?.as_deref(), Some(&b"noon"[..]));
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub type Beside<'r> = (Table<[u8], [u8]>, &'r [u8]);
 
 /// A row to be [appended](Change::append_numbered) under the next number of a counter.
+///
+/// ```
+/// use kauri_tree::{Change, Numbered, Outcome, Store, Table, Write};
+///
+/// const LOG: Table<[u8], [u8]> = Table::new("log");
+/// const COUNTERS: Table<[u8], [u8]> = Table::new("counters");
+/// # let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put(&COUNTERS, b"log", &41_u64.to_le_bytes())?; // so many were used
+/// txn.commit()?;
+/// let mut change = Change::new(store.snapshot());
+/// let counter = (&COUNTERS, &b"log"[..]);
+/// change.append_numbered(Numbered { table: &LOG, prefix: b"", value: b"began", counter, also: &[] })?;
+/// assert_eq!(store.commit(change)?, Outcome::Committed { sequences: vec![42] });
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered<'r> {
     /// The table.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kauri_arena::{Arena, Stamp};
 
 use crate::btree::{self, Of, Root};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, check_name};
 use crate::checkpoint::{has_pages, read_bitmap, read_catalog};
 use crate::disk::{Disk, File, Open};
 use crate::durable::{Durable, Turn};
@@ -402,6 +402,9 @@ fn apply(state: &mut State, table: &mut Option<usize>, operation: Operation<'_>)
     let place = |table: &Option<usize>| table.ok_or_else(|| corrupt(0, "a table before its rows", 0));
     match operation {
         Operation::Table { types, name } => {
+            if catalog.place(name).is_none() && check_name(name, types, *page_bytes).is_err() {
+                return Err(corrupt(0, "a name of a table that fits a page", name.len() as u64));
+            }
             let found = catalog.find_or_make_named(name, types);
             *table = Some(found.ok_or_else(|| corrupt(0, "a table of the same types", 0))?);
         }

@@ -39,6 +39,19 @@ pub struct RawTable<'a> {
 
 impl Snapshot<'_> {
     /// A table as bytes; `None` if there is none of this name.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// let snapshot = store.snapshot();
+    /// assert!(snapshot.raw("stock").is_some() && snapshot.raw("stick").is_none());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<RawTable<'_>> {
         let (name, types, root) = self.catalog().entry(name)?;
@@ -48,30 +61,101 @@ impl Snapshot<'_> {
 
 impl<'a> RawTable<'a> {
     /// The names of its types, as the store remembers them.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const SALES: Table<(u32, String), i64> = Table::new("sales");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&SALES, (20_260_221, "apples"), 3)?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// assert_eq!(snapshot.raw("sales").expect("it was made").types(), "(u32, text) to i64");
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn types(&self) -> &'a str {
         self.types
     }
 
     /// Whether its keys are in the order of their bytes. If not, only their type can find one.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// // Numbers are encoded so that their bytes sort as they do, also those below zero.
+    /// const DEPTHS: Table<i32, str> = Table::new("depths");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&DEPTHS, [(-7, "cellar"), (3, "attic")])?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// let raw = snapshot.raw("depths").expect("it was made");
+    /// assert!(raw.is_bytewise());
+    /// assert_eq!(raw.scan()?.next()?.map(|(_, name)| name.into_owned()), Some(b"cellar".to_vec()));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn is_bytewise(&self) -> bool {
         table::is_bytewise(self.types)
     }
 
     /// How many rows it has.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const SQUARES: Table<u64, u64> = Table::new("squares");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&SQUARES, (0..1_000).map(|number| (number, number * number)))?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// assert_eq!(snapshot.raw("squares").map(|raw| raw.len()), Some(1_000));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.root.rows
     }
 
     /// Whether it has no rows.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.remove(&STOCK, "apples")?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// assert!(snapshot.raw("stock").is_some_and(|raw| raw.is_empty())); // the table is still there
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.root.rows == 0
     }
 
     /// The value of a key.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<u32, str> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, 7, "apples")?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// let raw = snapshot.raw("stock").expect("it was made");
+    /// assert_eq!(raw.get(&[0, 0, 0, 7])?.as_deref(), Some(&b"apples"[..])); // keys are big-endian
+    /// assert_eq!(raw.get(&[7, 0, 0, 0])?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OwnOrder`] if the keys are not in the order of their bytes; also if the store is damaged.
@@ -89,6 +173,21 @@ impl<'a> RawTable<'a> {
     }
 
     /// Its rows, in order.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, str> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apples", "red"), ("pears", "green"), ("plums", "blue")])?;
+    /// # txn.commit()?;
+    /// # let snapshot = store.snapshot();
+    /// let rows = snapshot.raw("stock").expect("it was made").scan()?;
+    /// let lengths: Result<Vec<usize>, _> = rows.from(b"p").map(|key, value| key.len() + value.len()).collect();
+    /// assert_eq!(lengths?, [10, 9]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OwnOrder`] if the keys are not in the order of their bytes.

@@ -185,7 +185,8 @@ pub trait Write: Read {
     /// Writes a row; what was there before is replaced. A table that is missing is made.
     ///
     /// # Errors
-    /// If the key or the value is too long, the table was made for other types, or the store is full or damaged.
+    /// If the key, the value or the name of a table that is missing is too long, the table was made for other types, or the store is full or
+    /// damaged.
     ///
     /// ```
     /// use kauri_tree::{Read, Store, Table, Write};
@@ -240,7 +241,7 @@ pub trait Write: Read {
     /// If the table was made for other types, or the store is full or damaged.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -391,6 +392,18 @@ pub trait Write: Read {
 
     /// Subtracts from a number, which is 0 if there is none, and tells what it is now.
     ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const BALANCES: Table<str, i64> = Table::new("balances");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// assert_eq!(txn.subtract(&BALANCES, "ann", 5)?, -5); // from nothing
+    /// assert_eq!(txn.subtract(&BALANCES, "ann", 2)?, -7);
+    /// assert_eq!(txn.get(&BALANCES, "ann")?, Some(-7));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`add`](Self::add).
     fn subtract<K: Key + ?Sized, N: Counter>(&mut self, table: &Table<K, N>, key: K::Ref<'_>, less: N) -> Result<N> {
@@ -402,6 +415,7 @@ pub trait Write: Read {
 }
 
 /// Where pages and roots come from. Sealed: only this crate has sources.
+#[doc(hidden)]
 pub trait Source {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "a sealed trait's own business")]

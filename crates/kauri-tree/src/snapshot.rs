@@ -64,7 +64,7 @@ impl<'a> Snapshot<'a> {
     /// The number of this version; a later one has a greater number.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -124,6 +124,23 @@ impl<'a> Snapshot<'a> {
 
     /// A place among the rows of a table, before the first of them.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.load_sorted(&STOCK, [("apples", 12), ("pears", 5)])?;
+    /// # txn.commit()?;
+    /// let snapshot = store.snapshot();
+    /// let mut cursor = snapshot.cursor(&STOCK)?;
+    /// let mut txn = store.begin();
+    /// txn.remove_range(&STOCK, ..)?;
+    /// txn.commit()?;
+    /// assert_eq!(cursor.seek("b")?, Some(("pears", 5))); // in this version it stays
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types.
     pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
@@ -133,7 +150,7 @@ impl<'a> Snapshot<'a> {
     /// The names of the tables, in order.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;

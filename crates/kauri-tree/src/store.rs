@@ -513,7 +513,8 @@ impl Store {
         Snapshot::new(self)
     }
 
-    /// Begins a transaction, as soon as every other has ended.
+    /// Begins a transaction, as soon as every other has ended. A thread that has one open must not: it would wait for itself, for ever.
+    /// It [nests](WriteTxn::nest) one instead.
     ///
     /// ```
     /// use kauri_tree::{Read, Store, Table, Write};
@@ -557,8 +558,26 @@ impl Store {
     /// What was observed and is where it was costs next to nothing to check, however much it is: where the version that was read and
     /// the newest share pages, no row is looked at.
     ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    ///
+    /// const ACCOUNTS: Table<str, u64> = Table::new("accounts");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.load_sorted(&ACCOUNTS, [("ann", 10), ("bob", 0)])?;
+    /// # txn.commit()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// let ann = change.get(&ACCOUNTS, "ann")?.unwrap_or(0);
+    /// change.put(&ACCOUNTS, "ann", ann - 4)?;
+    /// change.add(&ACCOUNTS, "bob", 4)?;
+    /// assert_eq!(store.snapshot().get(&ACCOUNTS, "bob")?, Some(0)); // nothing is written yet
+    /// assert!(store.commit(change)?.is_committed());
+    /// assert_eq!(store.snapshot().get(&ACCOUNTS, "bob")?, Some(4));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// If the change was made against another store, a table has other types by now, or the store is full, damaged or
+    /// If the change was made against another store, a table has other types by now or too long a name, or the store is full, damaged or
     /// [broken](Error::Broken). Nothing is written, except if the disk fails: then it is found when the store is opened again.
     ///
     /// # Panics

@@ -8,7 +8,8 @@ use kauri_wire::{Key, WireError};
 
 use crate::value::Value;
 
-/// A table by its name, its keys and its values. It is a description: a store need not be open, nor have such a table.
+/// A table by its name, its keys and its values. It is a description: a store need not be open, nor have such a table. A store makes it with the first
+/// row, if the name is not longer than a key can be ([`Error::NameTooLong`](crate::Error::NameTooLong)).
 ///
 /// ```
 /// use kauri_tree::Table;

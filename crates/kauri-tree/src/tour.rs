@@ -1,17 +1,26 @@
 //! A tour of everything the store can do, in the order in which one meets it. Each example is whole and runs as a test. The examples open stores in
 //! memory, or files on a disk in memory, so that they leave nothing behind; with a path it is [`Store::open`].
 //!
+//! 1. The store: [open](#open), [tables](#tables), [read](#read), [write](#write), [transactions](#transactions-and-threads), [changes](#changes)
+//! 2. Rows: [ranges](#ranges), [cursors](#cursors), [several values per key](#several-values-per-key), [rows that expire](#rows-that-expire), [watches](#watches)
+//! 3. Versions: [pins](#pins-the-store-as-it-was), [differences](#differences), [forks](#forks), [backups](#checkpoint-streams-backups)
+//! 4. Keeping it: [compaction](#compaction), [durability](#durability), [looking after it](#looking-after-it), [errors](#errors), [limits](#limits)
+//!
 //! # Open
 //!
-//! A store is one file, and there is one process that writes it. [`Store::open`] takes its path and makes it if it is missing;
-//! [`Options`] say more: the size of pages, the length of the log, how much memory the pages may use, or that the file is only read. A
-//! [`Store`] is a handle: clones of it are the same store, and the last one that is dropped closes it.
+//! A store is one file, and there is one process that writes it: whoever opens it second, there or elsewhere, is [refused](Error::Locked). [`Store::open`] takes its
+//! path and makes it if it is missing; [`Options`] say more: the size of pages, the length of the log, how much memory the pages may use, or that the file is
+//! only read. Who only reads takes no lock and sees the version that was the newest when it opened the store; if the writer goes on and needs its pages, reading
+//! says that a page is damaged, and one opens it again. A [`Store`] is a handle: clones of it are the same store, and the last one that is dropped closes it.
+//!
+//! The file grows as it is needed. Pages that were read stay in memory unless [`Options::cache_bytes`] bounds that: set it if the file may be longer than memory is.
 //!
 //! ```
 //! use kauri_tree::{Options, Store};
 //! use kauri_tree::disk::MemoryDisk;
 //!
 //! let scratch = Store::in_memory()?; // gone when it is dropped
+//! assert_eq!(scratch.snapshot().tables().count(), 0);
 //!
 //! let disk = MemoryDisk::new();
 //! let store = Options::new().page_bytes(8192).open(&disk, "stock.kauri")?;
@@ -27,7 +36,7 @@
 //! A [`Table`] is a constant: a name, a type of keys and a type of values. Nothing has to be declared anywhere else; the first write makes the
 //! table, and the store remembers its types and refuses others. Keys are numbers, text, bytes, tuples of them, or any type that implements
 //! [`Key`](crate::wire::Key). Values are what implements [`Value`]. A key has at most a quarter of a page less eight bytes: 1016 of them in pages of 4 KiB, which is
-//! what a store has unless one says otherwise; a value has less than 4 GiB. Longer ones are refused, and nothing is written.
+//! what a store has unless one says otherwise; a value has less than 4 GiB. The [limits](#limits) stand at the end.
 //!
 //! ```
 //! use kauri_tree::{Error, Read, Store, Table, Write};
@@ -151,6 +160,78 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
+//! # Transactions and threads
+//!
+//! Each thread has a clone of the store. Snapshots wait for nobody and nobody waits for them, however long they are held; a snapshot keeps the pages that it sees, so one that
+//! is held for days keeps the rows of that day. Writers wait for each other, in line; [`Store::try_begin`] does not wait. A transaction stays on the thread that
+//! began it. What it has so far is seen by that thread alone, and by those to which it lends a [`View`].
+//!
+//! A thread that has a transaction open must not begin another: it would wait for itself, for ever. It [nests](WriteTxn::nest) one instead. The same goes for whatever else needs the
+//! writer's turn: [`Store::commit`], [`pin`](Store::pin), [`unpin`](Store::unpin), [`checkpoint`](Store::checkpoint), [`compact`](Store::compact), [`fork`](Store::fork), [`restore_from`](Store::restore_from).
+//! If code panics in a transaction, that one is rolled back, and the store goes on.
+//!
+//! ```
+//! use std::thread;
+//!
+//! use kauri_tree::{Read, Store, Table, Write};
+//!
+//! const VISITS: Table<str, u64> = Table::new("visits");
+//!
+//! let store = Store::in_memory()?;
+//! let count = |store: Store| -> kauri_tree::Result<()> {
+//!     let mut txn = store.begin(); // when it is its turn
+//!     txn.add(&VISITS, "ann", 1)?;
+//!     txn.commit()
+//! };
+//! let threads = [(); 4].map(|()| thread::spawn({ let store = store.clone(); move || count(store) }));
+//! for thread in threads {
+//!     thread.join().expect("it does not panic")?;
+//! }
+//! assert_eq!(store.snapshot().get(&VISITS, "ann")?, Some(4));
+//!
+//! let mut txn = store.begin();
+//! txn.remove(&VISITS, "ann")?;
+//! let view = txn.view();
+//! assert_eq!(thread::scope(|scope| scope.spawn(move || view.len(&VISITS)).join()).expect("it does not panic")?, 0);
+//! drop(txn); // it never happened
+//! assert_eq!(store.snapshot().len(&VISITS)?, 1);
+//! # Ok::<(), kauri_tree::Error>(())
+//! ```
+//!
+//! # Changes
+//!
+//! Who must not hold the writer's turn while it thinks makes a [`Change`]: it reads a snapshot, notes what it read, stages what it would write, and
+//! [commits](Store::commit) if all of that still holds. If not, the [`Outcome`] is a conflict, and one tries again on a newer snapshot. Threads that commit
+//! at once share a sync.
+//!
+//! ```
+//! use kauri_tree::{Change, Read, Store, Table, Write};
+//!
+//! const STOCK: Table<str, u64> = Table::new("stock");
+//!
+//! fn sell(store: &Store, fruit: &str) -> kauri_tree::Result<bool> {
+//!     loop {
+//!         let mut change = Change::new(store.snapshot());
+//!         let Some(count) = change.get(&STOCK, fruit)?.filter(|count| *count > 0) else { return Ok(false) };
+//!         change.put(&STOCK, fruit, count - 1)?;
+//!         if store.commit(change)?.is_committed() {
+//!             return Ok(true);
+//!         }
+//!     }
+//! }
+//!
+//! let store = Store::in_memory()?;
+//! let mut txn = store.begin();
+//! txn.put(&STOCK, "apples", 1)?;
+//! txn.commit()?;
+//! assert!(sell(&store, "apples")?);
+//! assert!(!sell(&store, "apples")?);
+//! # Ok::<(), kauri_tree::Error>(())
+//! ```
+//!
+//! A change can also [append](Change::append) rows under numbers that the commit chooses, and then never conflicts with others that do. Who has more to do than wait for the
+//! disk goes on from a change before it is durable: [`Store::commit_early`].
+//!
 //! # Ranges
 //!
 //! A [`Scan`] gives rows in order, from either end, between any two keys. Counting a range, asking which place a key has ([`rank`](Read::rank)) and going to the row at
@@ -190,7 +271,7 @@
 //! [`remove`](Cursor::remove) it is on the next row. Its [`Position`] can be kept, and returned to in a later version.
 //!
 //! ```
-//! use kauri_tree::{Read, Store, Table, Write};
+//! use kauri_tree::{Store, Table, Write};
 //!
 //! const STOCK: Table<str, u64> = Table::new("stock");
 //!
@@ -287,37 +368,6 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
-//! # Changes
-//!
-//! Who must not hold the writer's turn while it thinks makes a [`Change`]: it reads a snapshot, notes what it read, stages what it would write, and
-//! [commits](Store::commit) if all of that still holds. If not, the [`Outcome`] is a conflict, and one tries again on a newer snapshot. Threads that commit
-//! at once share a sync.
-//!
-//! ```
-//! use kauri_tree::{Change, Read, Store, Table, Write};
-//!
-//! const STOCK: Table<str, u64> = Table::new("stock");
-//!
-//! fn sell(store: &Store, fruit: &str) -> kauri_tree::Result<bool> {
-//!     loop {
-//!         let mut change = Change::new(store.snapshot());
-//!         let Some(count) = change.get(&STOCK, fruit)?.filter(|count| *count > 0) else { return Ok(false) };
-//!         change.put(&STOCK, fruit, count - 1)?;
-//!         if store.commit(change)?.is_committed() {
-//!             return Ok(true);
-//!         }
-//!     }
-//! }
-//!
-//! let store = Store::in_memory()?;
-//! let mut txn = store.begin();
-//! txn.put(&STOCK, "apples", 1)?;
-//! txn.commit()?;
-//! assert!(sell(&store, "apples")?);
-//! assert!(!sell(&store, "apples")?);
-//! # Ok::<(), kauri_tree::Error>(())
-//! ```
-//!
 //! # Pins: the store as it was
 //!
 //! A snapshot ends with the process. A [pin](Store::pin) gives a version a name, and [`as_of`](Store::as_of) reads it, after any restart, until
@@ -352,7 +402,7 @@
 //! What differs between any two versions is told in time of the difference, not of what is there: pages that both have are not looked at.
 //!
 //! ```
-//! use kauri_tree::{Difference, Read, Store, Table, Write};
+//! use kauri_tree::{Difference, Store, Table, Write};
 //!
 //! const SQUARES: Table<u64, u64> = Table::new("squares");
 //!
@@ -441,7 +491,7 @@
 //!
 //! ```
 //! use kauri_tree::disk::MemoryDisk;
-//! use kauri_tree::{Options, Table, Write};
+//! use kauri_tree::{Options, Table};
 //!
 //! const SQUARES: Table<u64, u64> = Table::new("squares");
 //!
@@ -478,6 +528,33 @@
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
 //!
+//! # Looking after it
+//!
+//! [`stat`](Store::stat) says how many pages there are, how many are free and how full the log is. [`verify`](Store::verify) reads everything and compares it with what is said of it:
+//! order, counts, checksums, and that each page is in use or free. A table whose types are not known is read as bytes ([`raw`](Snapshot::raw)). What a version holds is [one
+//! number](Snapshot::content_hash), the same in every copy.
+//!
+//! ```
+//! use kauri_tree::disk::MemoryDisk;
+//! use kauri_tree::{Options, Table, Write};
+//!
+//! const STOCK: Table<str, u64> = Table::new("stock");
+//!
+//! let store = Options::new().open(&MemoryDisk::new(), "store")?;
+//! let mut txn = store.begin();
+//! txn.put(&STOCK, "apples", 12)?;
+//! txn.commit()?;
+//! assert!(store.stat().log_used_bytes > 0);
+//! store.checkpoint()?; // what the store does by itself when the log is half full, and when it is closed
+//! assert_eq!(store.stat().log_used_bytes, 0);
+//!
+//! let report = store.verify()?;
+//! assert_eq!((report.tables, report.rows), (1, 1));
+//! let snapshot = store.snapshot();
+//! assert_eq!(snapshot.raw("stock").map(|raw| raw.types()), Some("text to u64"));
+//! # Ok::<(), kauri_tree::Error>(())
+//! ```
+//!
 //! # Errors
 //!
 //! Absence is `None`, a conflict is an [`Outcome`], and only trouble is an [`Error`]. Each says what was expected and what was found. Two questions are asked of them:
@@ -497,9 +574,40 @@
 //! assert_eq!(error.to_string(), "row 1: expected a key greater than that of the row before");
 //! # Ok::<(), kauri_tree::Error>(())
 //! ```
+//!
+//! # Limits
+//!
+//! | what | how much |
+//! |---|---|
+//! | a key | a quarter of a page less 8 bytes: 1016 in pages of 4 KiB, 16376 in pages of 64 KiB. It may be empty |
+//! | a key and a value of a [`MultiTable`] | the same, together; text and bytes of the key take two bytes more, and one more for each byte 0 |
+//! | a key of a [`TtlTable`] | 9 bytes less |
+//! | a value | less than 4 GiB |
+//! | the name of a table, or of a pin | as a key; of a table somewhat less in small pages, beside long names of types |
+//! | tables, rows, snapshots, pins, nested transactions | as many as there is room for |
+//! | a store | 2^32 pages: 16 TiB in pages of 4 KiB, 256 TiB in pages of 64 KiB |
+//! | a page | a power of two from 256 bytes to 64 KiB, chosen when the store is made |
+//! | writers | one at a time, in one process |
+//! | memory | without [`Options::cache_bytes`], every page that was read or written since the store was opened; with it, about as much as it says, and what was committed since the last checkpoint |
+//! | systems | Linux; files on disks whose syncs reach stable storage, not on network file systems |
+//!
+//! What is too long is refused before anything is written.
+//!
+//! ```
+//! use kauri_tree::{Error, Options, Table, Write};
+//!
+//! let store = Options::new().page_bytes(65_536).in_memory()?;
+//! let mut txn = store.begin();
+//! let long = Table::<str, ()>::new("long");
+//! txn.put(&long, &"k".repeat(16_376), ())?;
+//! assert!(matches!(txn.put(&long, &"k".repeat(16_377), ()), Err(Error::KeyTooLong { most: 16_376, .. })));
+//! let named = Table::<str, ()>::named("n".repeat(20_000));
+//! assert!(matches!(txn.put(&named, "k", ()), Err(Error::NameTooLong { most: 16_376, found: 20_000 })));
+//! # Ok::<(), kauri_tree::Error>(())
+//! ```
 
 #[expect(unused_imports, reason = "what the tour links to")]
 use crate::{
     Change, Cursor, Durability, Error, MultiTable, Options, Outcome, Position, Read, Scan, Snapshot, Store, Table,
-    TtlTable, Value, WatchQueue, Write, WriteTtl, WriteTxn,
+    TtlTable, Value, View, WatchQueue, Write, WriteTtl, WriteTxn,
 };

@@ -57,18 +57,51 @@ pub struct TtlTable<K: ?Sized, V: ?Sized> {
 
 impl<K: ?Sized, V: ?Sized> TtlTable<K, V> {
     /// The table of this name.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable};
+    ///
+    /// const CODES: TtlTable<u64, str> = TtlTable::new("codes");
+    /// assert_eq!(Store::in_memory()?.snapshot().get_live(&CODES, 7, 0)?, None); // the first write makes it
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { rows: Table::new(name) }
     }
 
     /// The table of a name that is known only when the program runs.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// let of = |shop: &str| TtlTable::<str, u64>::named(format!("{shop}/sessions"));
+    /// txn.put_until(&of("north"), "ann", 7, 1_000)?;
+    /// assert_eq!(txn.get_live(&of("north"), "ann", 0)?, Some(7));
+    /// assert_eq!(txn.get_live(&of("south"), "ann", 0)?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn named(name: String) -> Self {
         Self { rows: Table::named(name) }
     }
 
     /// Its name.
+    ///
+    /// ```
+    /// use kauri_tree::{Error, Read, Store, Table, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&SESSIONS, "ann", 7, 1_000)?;
+    /// let other: Table<str, u64> = Table::named(SESSIONS.name().to_owned());
+    /// assert!(matches!(txn.get(&other, "ann"), Err(Error::OtherTypes { .. }))); // nobody breaks it by accident
+    /// assert!(txn.drop_table(SESSIONS.name())?);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.rows.name()
@@ -183,8 +216,40 @@ fn without_expiry(value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 /// Reading rows that expire.
+///
+/// ```
+/// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+///
+/// const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+///
+/// /// The time is whatever the caller says: a clock's, or one that a test makes up.
+/// fn is_signed_in(from: &impl ReadTtl, who: &str, now: u64) -> kauri_tree::Result<bool> {
+///     Ok(from.get_live(&SESSIONS, who, now)?.is_some())
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.put_until(&SESSIONS, "ann", 7, 1_000)?;
+/// txn.commit()?;
+/// assert!(is_signed_in(&store.snapshot(), "ann", 999)?);
+/// assert!(!is_signed_in(&store.snapshot(), "ann", 1_000)?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait ReadTtl: Read {
     /// The value of a key; `None` if there is no such row, or it has expired now.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<str, str> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&SESSIONS, "ann", "admin", 1_000)?;
+    /// assert_eq!(txn.get_live(&SESSIONS, "ann", 999)?.as_deref(), Some("admin"));
+    /// assert_eq!(txn.get_live(&SESSIONS, "ann", 1_000)?, None); // the moment itself is too late
+    /// assert_eq!(txn.get_live(&SESSIONS, "bob", 0)?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
@@ -202,6 +267,19 @@ pub trait ReadTtl: Read {
     }
 
     /// When the row with a key expires or has expired; `None` if there is no such row.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&SESSIONS, "ann", 7, 1_000)?;
+    /// let until = txn.expiry(&SESSIONS, "ann")?.expect("it is there"); // it need not be told the time
+    /// txn.put_until(&SESSIONS, "ann", 7, until + 500)?; // half a second longer
+    /// assert_eq!(txn.get_live(&SESSIONS, "ann", 1_499)?, Some(7));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
@@ -236,6 +314,21 @@ pub trait ReadTtl: Read {
 
     /// How many rows have not expired now. It costs little more than a [`get`](Read::get), for any number.
     ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<u64, str> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// for number in 0..100 {
+    ///     txn.put_until(&SESSIONS, number, "ann", number * 10)?;
+    /// }
+    /// assert_eq!(txn.count_live(&SESSIONS, 495)?, 50);
+    /// txn.sweep(&SESSIONS, 495, 1_000)?;
+    /// assert_eq!(txn.count_live(&SESSIONS, 495)?, 50); // swept or not, what has expired does not count
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types, or the store is damaged.
     fn count_live<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &TtlTable<K, V>, now: u64) -> Result<u64> {
@@ -243,6 +336,20 @@ pub trait ReadTtl: Read {
     }
 
     /// The rows that have not expired now, in order of their keys.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const OFFERS: TtlTable<str, u64> = TtlTable::new("offers");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// for (fruit, cents, until) in [("apples", 90, 20), ("pears", 120, 10), ("plums", 70, 30)] {
+    ///     txn.put_until(&OFFERS, fruit, cents, until)?;
+    /// }
+    /// let cents: kauri_tree::Result<u64> = txn.scan_live(&OFFERS, 10)?.map(|_, cents| cents).sum();
+    /// assert_eq!(cents?, 160); // without the pears
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types.
@@ -258,6 +365,20 @@ pub trait ReadTtl: Read {
 impl<R: Read> ReadTtl for R {}
 
 /// What a [sweep](WriteTtl::sweep) did.
+///
+/// ```
+/// use kauri_tree::{Store, Swept, TtlTable, WriteTtl};
+///
+/// const SESSIONS: TtlTable<u64, str> = TtlTable::new("sessions");
+/// # let store = Store::in_memory()?;
+/// # let mut txn = store.begin();
+/// for number in 0..5 {
+///     txn.put_until(&SESSIONS, number, "ann", number)?;
+/// }
+/// assert_eq!(txn.sweep(&SESSIONS, 3, 3)?, Swept { rows: 3, is_done: false });
+/// assert_eq!(txn.sweep(&SESSIONS, 3, 3)?, Swept { rows: 1, is_done: true }); // the last one lives until 4
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Swept {
     /// How many rows it removed.
@@ -267,8 +388,45 @@ pub struct Swept {
 }
 
 /// Writing rows that expire.
+///
+/// ```
+/// use kauri_tree::{Store, TtlTable, WriteTtl};
+///
+/// const TRIES: TtlTable<str, u32> = TtlTable::new("tries");
+///
+/// /// At most three tries in a minute; transactions and changes both can be asked.
+/// fn may_try(txn: &mut impl WriteTtl, who: &str, now: u64) -> kauri_tree::Result<bool> {
+///     let tries = txn.get_or_expire(&TRIES, who, now)?.unwrap_or(0);
+///     let until = txn.expiry(&TRIES, who)?.unwrap_or(now + 60_000);
+///     txn.put_until(&TRIES, who, tries + 1, until)?;
+///     Ok(tries < 3)
+/// }
+///
+/// let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// for now in [0, 10, 20] {
+///     assert!(may_try(&mut txn, "ann", now)?);
+/// }
+/// assert!(!may_try(&mut txn, "ann", 30)?);
+/// assert!(may_try(&mut txn, "ann", 60_000)?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub trait WriteTtl: Write + ReadTtl {
     /// Writes a row that is there until a moment; what was there before is replaced, with its expiry. A table that is missing is made.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&SESSIONS, "ann", 7, 1_000)?;
+    /// txn.put_until(&SESSIONS, "ann", 8, 500)?; // instead of the other, and not as long
+    /// assert_eq!(txn.get_live(&SESSIONS, "ann", 0)?, Some(8));
+    /// assert_eq!(txn.get_live(&SESSIONS, "ann", 500)?, None);
+    /// txn.put_until(&SESSIONS, "bob", 9, u64::MAX)?; // for ever
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the key, with nine bytes more, or the value is too long; the table was made for other types; or the store is full or
@@ -294,6 +452,19 @@ pub trait WriteTtl: Write + ReadTtl {
     }
 
     /// Removes a row, expired or not, and tells whether there was one.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SESSIONS: TtlTable<str, u64> = TtlTable::new("sessions");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&SESSIONS, "ann", 7, 1_000)?;
+    /// assert!(txn.remove_expiring(&SESSIONS, "ann")?); // she signs out
+    /// assert!(!txn.remove_expiring(&SESSIONS, "ann")?);
+    /// assert_eq!(txn.first_expiry(&SESSIONS)?, None); // nothing is left to be swept
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types, or the store is full or damaged.
@@ -419,18 +590,58 @@ pub struct LiveRows<'a, K: ?Sized, V: ?Sized> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized> LiveRows<'_, K, V> {
     /// Only rows whose key is not less than this.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SEATS: TtlTable<u32, str> = TtlTable::new("seats"); // held until a moment
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// for (seat, until) in [(11, 50), (12, 50), (20, 10), (21, 50)] {
+    ///     txn.put_until(&SEATS, seat, "ann", until)?;
+    /// }
+    /// let held: Result<Vec<u32>, _> = txn.scan_live(&SEATS, 30)?.from(12).map(|seat, _| seat).collect();
+    /// assert_eq!(held?, [12, 21]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn from(self, key: K::Ref<'_>) -> Self {
         Self { scan: self.scan.at_least(&row_key::<K>(key)), ..self }
     }
 
     /// Only rows whose key is less than this.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const SEATS: TtlTable<u32, str> = TtlTable::new("seats");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// for seat in [11, 12, 20] {
+    ///     txn.put_until(&SEATS, seat, "ann", 50)?;
+    /// }
+    /// assert_eq!(txn.scan_live(&SEATS, 30)?.until(20).map(|_, _| ()).count(), 2); // without the 20 itself
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn until(self, key: K::Ref<'_>) -> Self {
         Self { scan: self.scan.below(&row_key::<K>(key)), ..self }
     }
 
     /// An iterator over what `make` makes of each row; it ends after an error of the store.
+    ///
+    /// ```
+    /// use kauri_tree::{ReadTtl, Store, TtlTable, WriteTtl};
+    ///
+    /// const OFFERS: TtlTable<str, u64> = TtlTable::new("offers");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_until(&OFFERS, "apples", 90, 20)?;
+    /// txn.put_until(&OFFERS, "pears", 120, 10)?;
+    /// let signs: Result<Vec<String>, _> = txn.scan_live(&OFFERS, 15)?.map(|fruit, cents| format!("{fruit} {cents}")).collect();
+    /// assert_eq!(signs?, ["apples 90"]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn map<T>(self, mut make: impl FnMut(K::View<'_>, V::View<'_>) -> T) -> impl Iterator<Item = Result<T>> {
         let Self { scan, now } = self;
         let make = move |key: &[u8], value: Cow<'_, [u8]>| -> Result<Option<T>> {

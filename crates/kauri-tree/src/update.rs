@@ -30,6 +30,18 @@ pub enum Compared {
 
 impl Compared {
     /// Whether the value was replaced.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const LOCKS: Table<str, str> = Table::new("locks");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&LOCKS, "door", "free")?;
+    /// assert!(txn.replace_if(&LOCKS, "door", "free", "ann")?.is_match());
+    /// assert!(!txn.replace_if(&LOCKS, "door", "free", "bob")?.is_match()); // too late
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_match(self) -> bool {
         matches!(self, Self::Matches)
@@ -49,6 +61,15 @@ impl Compared {
 /// ```
 pub trait AsValue<V: Value + ?Sized> {
     /// The value.
+    ///
+    /// ```
+    /// use kauri_tree::AsValue;
+    ///
+    /// let owned = vec![1_u8, 2, 3];
+    /// let lent: &[u8] = AsValue::<[u8]>::as_value(&owned);
+    /// assert_eq!(lent, [1, 2, 3]);
+    /// assert_eq!(AsValue::<u64>::as_value(&7), 7); // a number is lent as it is
+    /// ```
     fn as_value(&self) -> V::Ref<'_>;
 }
 
@@ -87,9 +108,28 @@ impl AsValue<()> for () {
 /// ```
 pub trait Counter: Copy + Default + for<'a> Value<Ref<'a> = Self, View<'a> = Self> {
     /// The sum, if the type has it.
+    ///
+    /// ```
+    /// use kauri_tree::Counter;
+    ///
+    /// fn total<N: Counter>(parts: &[N]) -> Option<N> {
+    ///     parts.iter().try_fold(N::default(), |sum, part| sum.checked_add(*part))
+    /// }
+    /// assert_eq!(total(&[100_u8, 100]), Some(200));
+    /// assert_eq!(total(&[100_u8, 100, 100]), None); // rather than 44
+    /// ```
     fn checked_add(self, more: Self) -> Option<Self>;
 
     /// The difference, if the type has it.
+    ///
+    /// ```
+    /// use kauri_tree::Counter;
+    ///
+    /// fn take<N: Counter>(stock: N, wanted: N) -> Option<N> {
+    ///     stock.checked_sub(wanted)
+    /// }
+    /// assert_eq!((take(5_u32, 6), take(5_i32, 6)), (None, Some(-1)));
+    /// ```
     fn checked_sub(self, less: Self) -> Option<Self>;
 }
 

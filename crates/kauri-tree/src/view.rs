@@ -53,6 +53,19 @@ impl<'txn> View<'txn> {
 
     /// A place among the rows of a table, before the first of them.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted(&STOCK, [("apples", 12), ("pears", 5)])?;
+    /// let view = txn.view();
+    /// let (mut front, mut back) = (view.cursor(&STOCK)?, view.cursor(&STOCK)?); // as many as one likes
+    /// assert_eq!((front.first()?, back.last()?), (Some(("apples", 12)), Some(("pears", 5))));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types.
     pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {

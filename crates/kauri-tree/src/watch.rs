@@ -36,6 +36,26 @@ pub use queue::WatchQueue;
 /// Something that a watch has to tell.
 ///
 /// A row that was written again as it was is not told of.
+///
+/// ```
+/// use kauri_tree::{Notice, Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// let mut queue = store.watch_queue(&STOCK, b"", 100)?;
+/// for count in [Some(12), None] {
+///     let mut txn = store.begin();
+///     match count {
+///         Some(count) => txn.put(&STOCK, "apples", count)?,
+///         None => drop(txn.remove(&STOCK, "apples")?),
+///     }
+///     txn.commit()?;
+/// }
+/// let Some(Notice::Put { version: first, key: "apples", value: 12 }) = queue.try_next() else { panic!("it was put") };
+/// let Some(Notice::Removed { version: second, key: "apples" }) = queue.try_next() else { panic!("it was removed") };
+/// assert!(first < second); // each commit makes a version
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 pub enum Notice<'a, K: Key + ?Sized, V: Value + ?Sized> {
     /// A commit wrote a row.
     Put {
@@ -291,6 +311,27 @@ fn bound(until: Option<&[u8]>) -> Bound<&[u8]> {
 /// Somebody watches rows, as long as this is kept.
 ///
 /// When it is dropped, no call begins any more; one that has begun in another thread may still go on.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use kauri_tree::{Store, Table, Watch, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// # let put = |count| -> kauri_tree::Result<()> {
+/// #     let mut txn = store.begin();
+/// #     txn.put(&STOCK, "apples", count)?;
+/// #     txn.commit()
+/// # };
+/// let (sender, seen) = mpsc::channel();
+/// let watch: Watch = store.watch(&STOCK, b"", move |_| sender.send(()).expect("somebody listens"))?;
+/// put(12)?; // a transaction of its own
+/// drop(watch);
+/// put(11)?;
+/// assert_eq!(seen.iter().count(), 1);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[must_use = "whoever drops it watches no more"]
 pub struct Watch {
     watches: Weak<Watches>,

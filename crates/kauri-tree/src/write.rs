@@ -127,6 +127,19 @@ impl<'a> WriteTxn<'a> {
     }
 
     /// What the transaction has so far, for many threads to read while it is borrowed.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// let view = txn.view(); // copies of it can be given to threads
+    /// assert_eq!(view.get(&STOCK, "apples")?, Some(12));
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, None); // nobody else sees it
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     #[must_use]
     pub fn view(&self) -> View<'_> {
         let state = self.turn.state();
@@ -135,6 +148,18 @@ impl<'a> WriteTxn<'a> {
 
     /// A place among the rows of a table, before the first of them, to be read.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// let mut cursor = txn.cursor(&STOCK)?;
+    /// assert_eq!(cursor.next()?, Some(("apples", 12))); // what is not committed too
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the table was made for other types.
     pub fn cursor<K: Key + ?Sized, V: Value + ?Sized>(&self, table: &Table<K, V>) -> Result<Cursor<&Self, K, V>> {
@@ -142,6 +167,21 @@ impl<'a> WriteTxn<'a> {
     }
 
     /// A place among the rows of a table, before the first of them, where they can be changed.
+    ///
+    /// ```
+    /// use kauri_tree::{Read, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// let mut cursor = txn.cursor_mut(&STOCK)?;
+    /// cursor.put_at("apples", 12)?;
+    /// cursor.put_at("pears", 5)?;
+    /// assert_eq!(cursor.previous()?, Some(("apples", 12)));
+    /// assert!(cursor.remove()?);
+    /// assert_eq!(txn.len(&STOCK)?, 1);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the table was made for other types.
@@ -357,7 +397,8 @@ impl<'a> WriteTxn<'a> {
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
         log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
-        let place = self.turn.state_mut().catalog.find_or_make(table, types)?;
+        let state = self.turn.state_mut();
+        let place = state.catalog.find_or_make(table, types, state.page_bytes)?;
         self.change_at::<K>(place, table, types, change, log)
     }
 

@@ -24,6 +24,14 @@ pub struct WireError {
 }
 
 /// The class of a fault, one for each status code that the frame contract names.
+///
+/// ```
+/// use kauri_wire::{MessageRef, WireErrorKind};
+///
+/// let kind = |bytes: &[u8]| MessageRef::decode(bytes).unwrap_err().kind;
+/// assert_eq!(kind(b"LMSG"), WireErrorKind::Truncated); // a pipe would wait for more
+/// assert_eq!(kind(&[b'x'; 60]), WireErrorKind::Format); // more would not help
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WireErrorKind {
     /// A field that was to be encoded is not allowed (`EINVAL`, -1).
@@ -40,6 +48,12 @@ pub enum WireErrorKind {
 
 impl WireErrorKind {
     /// The contract's name for this kind.
+    ///
+    /// ```
+    /// use kauri_wire::MessageId;
+    ///
+    /// assert_eq!(MessageId::new("").unwrap_err().kind.name(), "EINVAL");
+    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,6 +66,14 @@ impl WireErrorKind {
     }
 
     /// The contract's number for this kind.
+    ///
+    /// ```
+    /// use kauri_wire::{MessageRef, WireErrorKind};
+    ///
+    /// let error = MessageRef::decode(b"").unwrap_err();
+    /// assert_eq!(error.kind.code(), -5); // what the C implementation returns
+    /// assert_eq!(WireErrorKind::Invalid.code(), -1);
+    /// ```
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {
@@ -65,6 +87,14 @@ impl WireErrorKind {
 }
 
 /// What a decoder met where it expected something else.
+///
+/// ```
+/// use kauri_wire::{Found, SchemaVersion};
+///
+/// assert_eq!(SchemaVersion::decode(b"LMSG\0\0\0\0").unwrap_err().found, Found::Magic(*b"LMSG"));
+/// assert_eq!(Found::Length(1).to_string(), "1 byte");
+/// assert_eq!(Found::Version(2, 0).to_string(), "version 2.0");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Found {

@@ -9,6 +9,16 @@
 use crate::error::{self, Found, WireError, WireErrorKind};
 
 /// The one version of the frames, major and minor.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, WIRE_VERSION, WireErrorKind, WorkerId};
+///
+/// let mut frame = Message::event(WorkerId(7), MessageId::new("m")?, "").encode()?;
+/// assert_eq!(frame[4..6], WIRE_VERSION.0.to_le_bytes());
+/// frame[4] += 1; // from a later one
+/// assert_eq!(MessageRef::decode(&frame).unwrap_err().kind, WireErrorKind::Version);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const WIRE_VERSION: (u16, u16) = (0, 0);
 
 /// `N` bytes of a header at `AT`; that they are inside is checked at compile time.

@@ -14,17 +14,38 @@ use crate::error::{self, Found, WireError};
 ///
 /// Signed in frames, and the same 64 bits unsigned in keys. Ids are ordered as their keys are,
 /// so a negative id comes after every positive one.
+///
+/// ```
+/// use kauri_wire::WorkerId;
+///
+/// let mut workers = [WorkerId(-1), WorkerId(7), WorkerId(0)];
+/// workers.sort();
+/// assert_eq!(workers, [WorkerId(0), WorkerId(7), WorkerId(-1)]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WorkerId(pub i64);
 
 impl WorkerId {
     /// The id as the unsigned number that stands in keys.
+    ///
+    /// ```
+    /// use kauri_wire::WorkerId;
+    ///
+    /// assert_eq!(WorkerId(7).key_bits(), 7);
+    /// assert_eq!(WorkerId(-1).key_bits(), u64::MAX);
+    /// ```
     #[must_use]
     pub const fn key_bits(self) -> u64 {
         self.0.cast_unsigned()
     }
 
     /// The worker whose key bits these are.
+    ///
+    /// ```
+    /// use kauri_wire::WorkerId;
+    ///
+    /// assert_eq!(WorkerId::from_key_bits(u64::MAX - 1), WorkerId(-2));
+    /// ```
     #[must_use]
     pub const fn from_key_bits(bits: u64) -> Self {
         Self(bits.cast_signed())
@@ -44,10 +65,24 @@ impl PartialOrd for WorkerId {
 }
 
 /// A sequence number: the order of rows under one prefix. Never used twice.
+///
+/// ```
+/// use kauri_wire::{Key, Seq};
+///
+/// assert!(Seq(9) < Seq(10));
+/// assert!(Seq::encode(Seq(9)) < Seq::encode(Seq(10)), "and so are the rows");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Seq(pub u64);
 
 /// A moment, in milliseconds since the Unix epoch.
+///
+/// ```
+/// use kauri_wire::{Key, Timestamp};
+///
+/// let (eve, day) = (Timestamp(-1), Timestamp(0)); // 1970 began at 0
+/// assert!(eve < day && Timestamp::encode(eve) < Timestamp::encode(day));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub i64);
 
@@ -66,6 +101,13 @@ pub struct MessageId(Box<[u8]>);
 impl MessageId {
     /// An id of these bytes.
     ///
+    /// ```
+    /// use kauri_wire::{MessageId, WireErrorKind};
+    ///
+    /// assert!(MessageId::new([0, 255]).is_ok()); // it need not be text
+    /// assert_eq!(MessageId::new(b"").unwrap_err().kind, WireErrorKind::Invalid);
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if there are none.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, WireError> {
@@ -76,6 +118,14 @@ impl MessageId {
     }
 
     /// The bytes, at least one.
+    ///
+    /// ```
+    /// use kauri_wire::MessageId;
+    ///
+    /// let id = MessageId::new(String::from("order-7"))?;
+    /// assert!(id.as_bytes().starts_with(b"order-"));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -83,16 +133,39 @@ impl MessageId {
 }
 
 /// The id of a trace that a message belongs to: any bytes, even none.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, TraceId, WorkerId};
+///
+/// let untraced = Message::event(WorkerId(7), MessageId::new("m")?, "");
+/// let traced = untraced.clone().traced(TraceId::new("")); // empty is not absent
+/// let frames = (untraced.encode()?, traced.encode()?);
+/// assert_eq!(MessageRef::decode(&frames.0)?.trace(), None);
+/// assert_eq!(MessageRef::decode(&frames.1)?.trace(), Some(&[][..]));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceId(Box<[u8]>);
 
 impl TraceId {
     /// An id of these bytes.
+    ///
+    /// ```
+    /// use kauri_wire::TraceId;
+    ///
+    /// assert_eq!(TraceId::new("checkout"), TraceId::new(b"checkout"));
+    /// ```
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Self(bytes.as_ref().into())
     }
 
     /// The bytes.
+    ///
+    /// ```
+    /// use kauri_wire::TraceId;
+    ///
+    /// assert_eq!(TraceId::new([1, 2, 3]).as_bytes(), [1, 2, 3]);
+    /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -128,10 +201,25 @@ pub struct RunId(Uuid);
 
 impl RunId {
     /// How many bytes a run id has.
+    ///
+    /// ```
+    /// use kauri_wire::{Key, RunId, Timestamp};
+    ///
+    /// assert_eq!(RunId::encode(RunId::from_parts(Timestamp(0), [7; 10])).len(), RunId::BYTES);
+    /// ```
     pub const BYTES: usize = 16;
 
     /// The id of a run made at `created`, told apart from others of that millisecond by 74 of these 80 random bits.
     /// A moment outside the 48 bits that a UUIDv7 has for it becomes the nearest one inside.
+    ///
+    /// ```
+    /// use kauri_wire::{RunId, Timestamp};
+    ///
+    /// let earlier = RunId::from_parts(Timestamp(1_000), [0xff; 10]);
+    /// let later = RunId::from_parts(Timestamp(1_001), [0; 10]);
+    /// assert!(earlier < later, "the moment comes first");
+    /// assert_eq!(RunId::from_parts(Timestamp(-5), [0; 10]).created(), Timestamp(0)); // the nearest there is
+    /// ```
     #[must_use]
     pub fn from_parts(created: Timestamp, random: [u8; 10]) -> Self {
         const MILLIS_MAX: i64 = (1 << 48) - 1;
@@ -140,6 +228,15 @@ impl RunId {
     }
 
     /// The id with these bytes.
+    ///
+    /// ```
+    /// use kauri_wire::{RunId, Timestamp};
+    ///
+    /// let run = RunId::from_parts(Timestamp(1_000), [7; 10]);
+    /// assert_eq!(RunId::from_bytes(*run.as_bytes()), Ok(run));
+    /// let error = RunId::from_bytes([0x44; 16]).unwrap_err(); // a random one
+    /// assert_eq!(error.to_string(), "at byte 6: expected UUID version 7, found 4");
+    /// ```
     ///
     /// # Errors
     /// `Format` if they are not a UUIDv7 of the standard variant.
@@ -155,12 +252,27 @@ impl RunId {
     }
 
     /// The sixteen bytes, in the order in which ids are sorted.
+    ///
+    /// ```
+    /// use kauri_wire::{RunId, Timestamp};
+    ///
+    /// let run = RunId::from_parts(Timestamp(0x0102_0304_0506), [0; 10]);
+    /// assert_eq!(run.as_bytes()[..6], [1, 2, 3, 4, 5, 6]);
+    /// ```
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
         self.0.as_bytes()
     }
 
     /// When the run was made.
+    ///
+    /// ```
+    /// use kauri_wire::{RunId, Timestamp};
+    ///
+    /// let run: RunId = "018bcfe5-6800-7707-8707-070707070707".parse()?;
+    /// assert_eq!(run.created(), Timestamp(1_700_000_000_000)); // it says so itself
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn created(&self) -> Timestamp {
         let mut millis = [0; 8];
@@ -214,9 +326,24 @@ pub struct JobId(Box<str>);
 
 impl JobId {
     /// The longest id, in bytes.
+    ///
+    /// ```
+    /// use kauri_wire::JobId;
+    ///
+    /// assert!(JobId::new("a".repeat(JobId::BYTES_MAX)).is_ok());
+    /// assert!(JobId::new("a".repeat(JobId::BYTES_MAX + 1)).is_err());
+    /// ```
     pub const BYTES_MAX: usize = 128;
 
     /// An id of this text.
+    ///
+    /// ```
+    /// use kauri_wire::JobId;
+    ///
+    /// assert!(JobId::new("nightly:report_2.b").is_ok());
+    /// let error = JobId::new("nightly report").unwrap_err();
+    /// assert_eq!((error.at, error.expected), (7, "only letters, digits and . _ : - in a job id"));
+    /// ```
     ///
     /// # Errors
     /// `Invalid` if it is empty, too long, `.` or `..`, or has a character outside the set.
@@ -227,6 +354,14 @@ impl JobId {
     }
 
     /// The text.
+    ///
+    /// ```
+    /// use kauri_wire::JobId;
+    ///
+    /// let job: JobId = "import:2026-11".parse()?;
+    /// assert_eq!(format!("jobs/{}.log", job.as_str()), "jobs/import:2026-11.log"); // nothing to escape
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -17,8 +17,25 @@ use crate::id::Timestamp;
 use crate::message::{Message, MessageRef};
 
 /// The first four bytes of an intent frame.
+///
+/// ```
+/// use kauri_wire::{INTENT_MAGIC, Intent, Message, MessageId, WorkerId};
+///
+/// let message = Message::event(WorkerId(7), MessageId::new("m")?, "");
+/// assert!(Intent::Emit { message }.encode()?.starts_with(&INTENT_MAGIC));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const INTENT_MAGIC: [u8; 4] = *b"LINT";
 /// The bytes before an intent's message.
+///
+/// ```
+/// use kauri_wire::{INTENT_HEADER_BYTES, Intent, Message, MessageId, WorkerId};
+///
+/// let message = Message::event(WorkerId(7), MessageId::new("m")?, "");
+/// let frame = Intent::Emit { message: message.clone() }.encode()?;
+/// assert_eq!(frame[INTENT_HEADER_BYTES..], message.encode()?);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const INTENT_HEADER_BYTES: usize = 28;
 
 const EMIT: u8 = 0;
@@ -54,6 +71,16 @@ pub enum Intent {
 
 impl Intent {
     /// The message.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, Timestamp, WorkerId};
+    ///
+    /// let message = Message::timer(WorkerId(7), MessageId::new("remind-1")?, "ship it");
+    /// for intent in [Intent::Emit { message: message.clone() }, Intent::Arm { due: Timestamp(5), message: message.clone() }] {
+    ///     assert_eq!(*intent.message(), message); // whichever it is
+    /// }
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn message(&self) -> &Message {
         match self {
@@ -62,6 +89,15 @@ impl Intent {
     }
 
     /// The intent's frame.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, Timestamp, WorkerId};
+    ///
+    /// let message = Message::timer(WorkerId(7), MessageId::new("remind-1")?, "");
+    /// let frame = Intent::Arm { due: Timestamp(5), message }.encode()?;
+    /// assert_eq!((frame[12], &frame[16..24]), (1, &5_i64.to_le_bytes()[..])); // a timer, and its moment
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `Invalid` if it would be longer than a frame can be (4 GiB).
@@ -72,6 +108,17 @@ impl Intent {
     }
 
     /// Writes the frame to the start of `buffer` and returns how many bytes it took.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, WireErrorKind, WorkerId};
+    ///
+    /// let intent = Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "hi") };
+    /// let mut buffer = [0; 128];
+    /// let length = intent.encode_into(&mut buffer)?;
+    /// assert_eq!(buffer[..length], intent.encode()?);
+    /// assert_eq!(intent.encode_into(&mut buffer[..length - 1]).unwrap_err().kind, WireErrorKind::TooBig);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
@@ -90,6 +137,15 @@ impl Intent {
 
     /// Writes the frame to the end of `out`.
     ///
+    /// ```
+    /// use kauri_wire::{Intent, IntentRef, Message, MessageId, WorkerId};
+    ///
+    /// let mut out = b"before".to_vec();
+    /// Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "") }.append_to(&mut out)?;
+    /// assert!(IntentRef::decode(&out[b"before".len()..]).is_ok());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
@@ -100,6 +156,14 @@ impl Intent {
     }
 
     /// How many bytes the frame has.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, WorkerId};
+    ///
+    /// let intent = Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "hi") };
+    /// assert_eq!(intent.encoded_len(), intent.encode()?.len());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.message().encoded_len().saturating_add(INTENT_HEADER_BYTES)
@@ -121,6 +185,18 @@ impl Intent {
 }
 
 /// An intent whose message lies in a frame that was checked.
+///
+/// ```
+/// use kauri_wire::{Intent, IntentRef, Message, MessageId, Timestamp, WorkerId};
+///
+/// let message = Message::timer(WorkerId(7), MessageId::new("remind-1")?, "ship it");
+/// let frame = Intent::Arm { due: Timestamp(5), message }.encode()?;
+/// match IntentRef::decode(&frame)? {
+///     IntentRef::Emit { .. } => unreachable!("a timer was armed"),
+///     IntentRef::Arm { due, message } => assert_eq!((due, message.payload()), (Timestamp(5), &b"ship it"[..])),
+/// }
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IntentRef<'a> {
     /// Send a message.
@@ -139,6 +215,17 @@ pub enum IntentRef<'a> {
 
 impl<'a> IntentRef<'a> {
     /// Reads one frame that fills `frame` exactly, and the message in it. Nothing is copied.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, IntentRef, Message, MessageId, WorkerId};
+    ///
+    /// let mut frame = Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "") }.encode()?;
+    /// assert!(IntentRef::decode(&frame).is_ok());
+    /// frame[28] = b'X'; // the first byte of the message in it
+    /// let error = IntentRef::decode(&frame).unwrap_err();
+    /// assert_eq!(error.to_string(), r#"at byte 28: expected the magic LMSG, found "XMSG""#);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// The first fault in the contract's order: as for a message up to kind and flags, then whether flag, kind and due
@@ -162,6 +249,17 @@ impl<'a> IntentRef<'a> {
     }
 
     /// The same intent, owning its message.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, IntentRef, Message, MessageId, WorkerId};
+    ///
+    /// let intent = {
+    ///     let frame = Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "hi") }.encode()?;
+    ///     IntentRef::decode(&frame)?.to_intent() // it outlives the frame
+    /// };
+    /// assert_eq!(intent.message().payload, b"hi");
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn to_intent(&self) -> Intent {
         match self {
@@ -171,6 +269,14 @@ impl<'a> IntentRef<'a> {
     }
 
     /// The message.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, IntentRef, Message, MessageId, WorkerId};
+    ///
+    /// let frame = Intent::Emit { message: Message::event(WorkerId(7), MessageId::new("m")?, "hi") }.encode()?;
+    /// assert_eq!(IntentRef::decode(&frame)?.message().to(), WorkerId(7));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub const fn message(&self) -> &MessageRef<'a> {
         match self {

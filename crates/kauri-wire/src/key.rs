@@ -49,29 +49,77 @@ pub trait Key {
     const BYTEWISE: bool = true;
 
     /// The name under which a table remembers this type.
+    ///
+    /// ```
+    /// use kauri_wire::Key;
+    ///
+    /// assert_eq!(<(u32, String)>::name(), "(u32, text)");
+    /// ```
     fn name() -> Cow<'static, str>;
 
     /// Writes the key to the end of `out`.
+    ///
+    /// ```
+    /// use kauri_wire::Key;
+    ///
+    /// let mut row = vec![1];
+    /// u16::encode_into(0x0203, &mut row);
+    /// <str>::encode_into("ann", &mut row);
+    /// assert_eq!(row, b"\x01\x02\x03ann");
+    /// ```
     fn encode_into(key: Self::Ref<'_>, out: &mut Vec<u8>);
 
     /// Gives the key's bytes to `use_bytes`. Keys that are bytes already, or few, are not copied to the heap for it.
+    ///
+    /// ```
+    /// use kauri_wire::Key;
+    ///
+    /// assert_eq!(<str>::with_bytes("apple", |bytes| bytes.len()), 5);
+    /// assert_eq!(i8::with_bytes(-128, |bytes| bytes[0]), 0); // the least number has the least byte
+    /// ```
     fn with_bytes<T>(key: Self::Ref<'_>, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
         use_bytes(&Self::encode(key))
     }
 
     /// Reads a key that fills `bytes` exactly.
     ///
+    /// ```
+    /// use kauri_wire::Key;
+    ///
+    /// assert_eq!(u16::decode(&[2, 3])?, 0x0203);
+    /// assert_eq!(<str>::decode(b"ann")?, "ann"); // borrowed
+    /// assert_eq!(u16::decode(&[2, 3, 4]).unwrap_err().to_string(), "at byte 2: expected the end of a big-endian integer, found 1 byte");
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// If they are not the bytes of a key of this type.
     fn decode(bytes: &[u8]) -> Result<Self::View<'_>, WireError>;
 
     /// The order of two encoded keys.
+    ///
+    /// ```
+    /// use std::cmp::Ordering;
+    ///
+    /// use kauri_wire::{Key, Seq, TimerKey, Timestamp};
+    ///
+    /// let key = |due| TimerKey::encode(TimerKey { due: Timestamp(due), seq: Seq(1) });
+    /// assert_eq!(TimerKey::compare(&key(-1), &key(1)), Ordering::Less);
+    /// assert!(key(-1) > key(1), "its bytes say otherwise, so it says BYTEWISE = false");
+    /// ```
     #[must_use]
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
         left.cmp(right)
     }
 
     /// The key's bytes.
+    ///
+    /// ```
+    /// use kauri_wire::Key;
+    ///
+    /// assert_eq!(<(String, u8)>::encode(("a", 7)), [b'a', 0, 1, 7]); // text in a tuple has an end mark
+    /// assert_eq!(<str>::encode("a"), b"a"); // and alone has none
+    /// ```
     #[must_use]
     fn encode(key: Self::Ref<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -81,14 +129,41 @@ pub trait Key {
 }
 
 /// A key that can be a part of a tuple: its end can be seen from its bytes, and it is bytewise.
+///
+/// ```
+/// use kauri_wire::{Key, KeyPart, Reader};
+///
+/// let bytes = <(String, String)>::encode(("ann", "bob"));
+/// let mut input = Reader::new(&bytes);
+/// assert_eq!(String::decode_part(&mut input)?, "ann"); // it ends where its mark is
+/// assert_eq!(String::decode_part(&mut input)?, "bob");
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub trait KeyPart: Key {
     /// What comes out of a tuple; text with a byte 0 in it cannot be borrowed there.
     type Part<'a>;
 
     /// Writes the part to the end of `out`.
+    ///
+    /// ```
+    /// use kauri_wire::KeyPart;
+    ///
+    /// let mut part = Vec::new();
+    /// <[u8]>::encode_part(&[7, 0, 8], &mut part);
+    /// assert_eq!(part, [7, 0, 0xff, 8, 0, 1]); // a zero within is not the end
+    /// ```
     fn encode_part(part: Self::Ref<'_>, out: &mut Vec<u8>);
 
     /// Reads the part from the front of `input`.
+    ///
+    /// ```
+    /// use kauri_wire::{KeyPart, Reader};
+    ///
+    /// let mut input = Reader::new(&[0, 7, 9, 9]);
+    /// assert_eq!(u16::decode_part(&mut input)?, 7);
+    /// assert_eq!(input.rest(), [9, 9]); // what comes after it
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// If the bytes there are not such a part.
@@ -181,6 +256,13 @@ fixed_key!(InboxKey, "inbox", "an inbox key of 16 bytes", |key| pair(key.worker.
 });
 
 /// The key of a row in the inbox: oldest message of a worker first.
+///
+/// ```
+/// use kauri_wire::{InboxKey, Key, Seq, WorkerId};
+///
+/// let key = |worker, seq| InboxKey::encode(InboxKey { worker: WorkerId(worker), seq: Seq(seq) });
+/// assert!(key(7, 9) < key(7, 10) && key(7, u64::MAX) < key(8, 0)); // worker by worker, oldest first
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InboxKey {
     /// Whose inbox.
@@ -193,6 +275,15 @@ pub struct InboxKey {
 ///
 /// The contract fixes the bytes as `[due i64be][seq u64be]`, and bytewise those put times before the epoch last. `compare`
 /// orders them by their values.
+///
+/// ```
+/// use kauri_wire::{Key, Seq, TimerKey, Timestamp};
+///
+/// let key = TimerKey { due: Timestamp(1_000), seq: Seq(2) };
+/// assert_eq!(TimerKey::decode(&TimerKey::encode(key))?, key);
+/// assert!(TimerKey { due: Timestamp(999), seq: Seq(3) } < key);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TimerKey {
     /// When the timer is due.
@@ -233,6 +324,15 @@ impl Key for TimerKey {
 }
 
 /// The key of a message's retry counter, which stands beside the ids already handled: `retry:` and the message id.
+///
+/// ```
+/// use kauri_wire::{Key, RetryKey};
+///
+/// let key = RetryKey::encode(b"order-1");
+/// assert_eq!(key, b"retry:order-1");
+/// assert_eq!(RetryKey::decode(&key)?, b"order-1");
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryKey;
 

@@ -28,6 +28,8 @@
 //! - a message with `from_worker` set and the flag `has-from-worker` clear, which would be two byte forms of one message;
 //! - an intent whose body is not a valid message frame, which would fail only after the commit.
 
+// An example imports what it needs, and nothing else.
+#![doc(test(attr(deny(unused_imports, unused_mut, unused_variables))))]
 #![no_std]
 #![forbid(unsafe_code)]
 

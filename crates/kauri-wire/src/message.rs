@@ -13,22 +13,51 @@
 //! is no trace id, and `from_worker` is zero where there is no sender: each flag and its field must agree, so one
 //! message has one byte form. (The C implementation accepts a stray sender without its flag; we refuse it.)
 
+mod flags;
+mod parts;
+
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::BitOr;
 
 use crate::error::{self, Found, WireError};
-use crate::header::{self, field, put};
+use crate::header::{self, field};
 use crate::id::{MessageId, Timestamp, TraceId, WorkerId};
 
+pub use flags::Flags;
+pub use parts::MessageParts;
+
 /// The first four bytes of a message frame.
+///
+/// ```
+/// use kauri_wire::{MESSAGE_MAGIC, MessageRef};
+///
+/// let mut bytes = [0; 60];
+/// assert_eq!(MessageRef::decode(&bytes).unwrap_err().at, 0); // no magic
+/// bytes[..4].copy_from_slice(&MESSAGE_MAGIC);
+/// assert!(MessageRef::decode(&bytes).unwrap_err().at > 0); // something else
+/// ```
 pub const MESSAGE_MAGIC: [u8; 4] = *b"LMSG";
 /// The bytes before a message's id.
+///
+/// ```
+/// use kauri_wire::{MESSAGE_HEADER_BYTES, Message, MessageId, WorkerId};
+///
+/// let frame = Message::event(WorkerId(7), MessageId::new("order-1")?, "12").encode()?;
+/// assert_eq!(&frame[MESSAGE_HEADER_BYTES..], b"order-112"); // the id, then the payload
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const MESSAGE_HEADER_BYTES: usize = 60;
 
 const NO_TRACE: u32 = u32::MAX;
 
 /// What a message is.
+///
+/// ```
+/// use kauri_wire::MessageKind;
+///
+/// assert_eq!(MessageKind::try_from(2), Ok(MessageKind::Timer));
+/// assert_eq!(MessageKind::try_from(3).unwrap_err().to_string(), "at byte 0: expected message kind 0, 1 or 2, found 3");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MessageKind {
@@ -53,82 +82,17 @@ impl TryFrom<u8> for MessageKind {
     }
 }
 
-/// How a message wants to be treated; a set of four wishes.
-///
-/// The two other bits of the frame's flag byte say which fields are present. They are not here, because
-/// the fields themselves say it.
-///
-/// ```
-/// use kauri_wire::Flags;
-///
-/// let flags = Flags::DURABLE | Flags::REQUIRES_ACK;
-/// assert!(flags.contains(Flags::DURABLE) && !flags.contains(Flags::HIGH_PRIORITY));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
-
-impl Flags {
-    /// No wish.
-    pub const NONE: Self = Self(0);
-    /// Synced before it is acknowledged.
-    pub const DURABLE: Self = Self(0x01);
-    /// Claimed before others.
-    pub const HIGH_PRIORITY: Self = Self(0x02);
-    /// Handled once per message id.
-    pub const DEDUPE_REQUIRED: Self = Self(0x04);
-    /// Answered with an acknowledgement message.
-    pub const REQUIRES_ACK: Self = Self(0x08);
-
-    const HAS_FROM_WORKER: u8 = 0x10;
-    const HAS_TRACE_ID: u8 = 0x20;
-    const WISHES: u8 = 0x0f;
-    const KNOWN: u8 = Self::WISHES | Self::HAS_FROM_WORKER | Self::HAS_TRACE_ID;
-
-    /// The wishes in this byte.
-    ///
-    /// # Errors
-    /// `Invalid` if it has any other bit.
-    pub fn from_bits(bits: u8) -> Result<Self, WireError> {
-        match bits & !Self::WISHES {
-            0 => Ok(Self(bits)),
-            _ => Err(error::invalid("flags of 0x0f at most", error::number(bits.into()))),
-        }
-    }
-
-    /// The wishes as bits of the frame's flag byte.
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// Whether all of `others` are among these.
-    #[must_use]
-    pub const fn contains(self, others: Self) -> bool {
-        self.0 & others.0 == others.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [
-            (Self::DURABLE, "durable"),
-            (Self::HIGH_PRIORITY, "high-priority"),
-            (Self::DEDUPE_REQUIRED, "dedupe-required"),
-            (Self::REQUIRES_ACK, "requires-ack"),
-        ];
-        f.debug_set().entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)).finish()
-    }
-}
-
 /// Where an answer to a message goes, and since when it is under way.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, Route, Timestamp, WorkerId};
+///
+/// let ask = Message::command(WorkerId(7), MessageId::new("ask")?, "").routed(WorkerId(3), Timestamp(5)).encode()?;
+/// let Route { worker, timestamp } = MessageRef::decode(&ask)?.route();
+/// let answer = Message::event(worker, MessageId::new("answer")?, "").routed(worker, timestamp);
+/// assert_eq!(answer.to, WorkerId(3));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Route {
     /// The worker that an answer is sent to.
@@ -176,27 +140,68 @@ pub struct Message {
 
 impl Message {
     /// A message of this kind, with no flags, no sender, no trace and an empty route.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let message = Message::new(MessageKind::Event, WorkerId(7), MessageId::new("m")?, [1, 2, 3]);
+    /// assert_eq!((message.flags, message.from, message.trace), (Flags::NONE, None, None));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn new(kind: MessageKind, to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         let payload = payload.into();
         Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload }
     }
 
     /// A command to a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples");
+    /// assert_eq!((order.kind, order.to), (MessageKind::Command, WorkerId(7)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn command(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Command, to, id, payload)
     }
 
     /// An event for a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, WorkerId};
+    ///
+    /// let shipped = Message::event(WorkerId(8), MessageId::new("order-1/shipped")?, "");
+    /// assert_eq!(shipped.kind, MessageKind::Event);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn event(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Event, to, id, payload)
     }
 
     /// A timer of a worker.
+    ///
+    /// ```
+    /// use kauri_wire::{Intent, Message, MessageId, MessageKind, Timestamp, WorkerId};
+    ///
+    /// let remind = Message::timer(WorkerId(7), MessageId::new("remind-1")?, "ship it");
+    /// assert_eq!(remind.kind, MessageKind::Timer);
+    /// let _when = Intent::Arm { due: Timestamp(1_000), message: remind }; // it does not say when by itself
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     pub fn timer(to: WorkerId, id: MessageId, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Timer, to, id, payload)
     }
 
     /// The same message with these flags besides those it has.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, "").with(Flags::DURABLE).with(Flags::REQUIRES_ACK);
+    /// assert_eq!(order.flags, Flags::DURABLE | Flags::REQUIRES_ACK);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, flags: Flags) -> Self {
         self.flags = self.flags | flags;
@@ -204,6 +209,15 @@ impl Message {
     }
 
     /// The same message from this sender.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let message = Message::event(WorkerId(7), MessageId::new("m")?, "");
+    /// assert_eq!(MessageRef::decode(&message.encode()?)?.from(), None);
+    /// assert_eq!(MessageRef::decode(&message.sent_by(WorkerId(0)).encode()?)?.from(), Some(WorkerId(0)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn sent_by(mut self, from: WorkerId) -> Self {
         self.from = Some(from);
@@ -211,6 +225,14 @@ impl Message {
     }
 
     /// The same message in this trace.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, TraceId, WorkerId};
+    ///
+    /// let message = Message::event(WorkerId(7), MessageId::new("m")?, "").traced(TraceId::new("checkout"));
+    /// assert_eq!(message.trace.as_ref().map(TraceId::as_bytes), Some(&b"checkout"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn traced(mut self, trace: TraceId) -> Self {
         self.trace = Some(trace);
@@ -218,6 +240,14 @@ impl Message {
     }
 
     /// The same message on this route.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, Route, Timestamp, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("m")?, "").routed(WorkerId(3), Timestamp(5));
+    /// assert_eq!(message.route, Route { worker: WorkerId(3), timestamp: Timestamp(5) });
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn routed(mut self, worker: WorkerId, timestamp: Timestamp) -> Self {
         self.route = Route { worker, timestamp };
@@ -225,6 +255,16 @@ impl Message {
     }
 
     /// The message, borrowed.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let order = Message::command(WorkerId(7), MessageId::new("order-1")?, vec![7; 1 << 20]);
+    /// let mut frame = Vec::new();
+    /// order.parts().with(Flags::DURABLE).append_to(&mut frame)?; // changed on its way, the payload copied once
+    /// assert_eq!(MessageRef::decode(&frame)?.flags(), Flags::DURABLE);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn parts(&self) -> MessageParts<'_> {
         MessageParts {
@@ -241,6 +281,14 @@ impl Message {
 
     /// The message's frame.
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!((&frame[..4], frame.len()), (&b"LMSG"[..], 60 + 1 + 2));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` if it would be longer than a frame can be (4 GiB).
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
@@ -251,6 +299,15 @@ impl Message {
 
     /// As [`MessageParts::encode_into`].
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let mut buffer = [0; 128]; // no allocation
+    /// let length = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode_into(&mut buffer)?;
+    /// assert_eq!(MessageRef::decode(&buffer[..length])?.payload(), b"hi");
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
@@ -259,6 +316,17 @@ impl Message {
 
     /// As [`MessageParts::append_to`].
     ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("m")?, "hi");
+    /// let mut out = Vec::new();
+    /// message.append_to(&mut out)?;
+    /// message.append_to(&mut out)?;
+    /// assert_eq!(out, [message.encode()?, message.encode()?].concat());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
@@ -266,136 +334,32 @@ impl Message {
     }
 
     /// How many bytes the frame has.
+    ///
+    /// ```
+    /// use kauri_wire::{MESSAGE_HEADER_BYTES, Message, MessageId, WorkerId};
+    ///
+    /// let message = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples");
+    /// assert_eq!(message.encoded_len(), MESSAGE_HEADER_BYTES + 7 + 9); // known before it is encoded
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
     }
 }
 
-/// A message that borrows its parts, to be encoded without owning them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MessageParts<'a> {
-    kind: MessageKind,
-    flags: Flags,
-    to: WorkerId,
-    route: Route,
-    from: Option<WorkerId>,
-    id: &'a [u8],
-    trace: Option<&'a [u8]>,
-    payload: &'a [u8],
-}
-
-impl<'a> MessageParts<'a> {
-    /// A message of these parts, with no flags, no sender, no trace and an empty route.
-    ///
-    /// # Errors
-    /// `Invalid` if the id is empty.
-    pub fn new(kind: MessageKind, to: WorkerId, id: &'a [u8], payload: &'a [u8]) -> Result<Self, WireError> {
-        if id.is_empty() {
-            return Err(error::invalid("a message id of at least one byte", Found::Nothing));
-        }
-        Ok(Self { kind, flags: Flags::NONE, to, route: Route::default(), from: None, id, trace: None, payload })
-    }
-
-    /// The same message with these flags besides those it has.
-    #[must_use]
-    pub fn with(self, flags: Flags) -> Self {
-        Self { flags: self.flags | flags, ..self }
-    }
-
-    /// The same message from this sender.
-    #[must_use]
-    pub fn sent_by(self, from: WorkerId) -> Self {
-        Self { from: Some(from), ..self }
-    }
-
-    /// The same message in this trace.
-    #[must_use]
-    pub fn traced(self, trace: &'a [u8]) -> Self {
-        Self { trace: Some(trace), ..self }
-    }
-
-    /// The same message on this route.
-    #[must_use]
-    pub fn routed(self, worker: WorkerId, timestamp: Timestamp) -> Self {
-        Self { route: Route { worker, timestamp }, ..self }
-    }
-
-    /// Writes the frame to the start of `buffer` and returns how many bytes it took.
-    ///
-    /// # Errors
-    /// `TooBig` if the buffer is shorter than [`encoded_len`](Self::encoded_len); `Invalid` if the frame would be
-    /// longer than a frame can be. The buffer is unchanged then.
-    pub fn encode_into(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
-        let header = self.header(self.frame_bytes()?);
-        let room = buffer.len();
-        let Some(frame) = buffer.get_mut(..self.encoded_len()) else {
-            return Err(error::too_big(room, "room for the whole frame", room));
-        };
-        let (head, rest) = frame.split_at_mut(MESSAGE_HEADER_BYTES);
-        let (id, rest) = rest.split_at_mut(self.id.len());
-        let (trace, payload) = rest.split_at_mut(self.trace.map_or(0, <[u8]>::len));
-        head.copy_from_slice(&header);
-        id.copy_from_slice(self.id);
-        trace.copy_from_slice(self.trace.unwrap_or_default());
-        payload.copy_from_slice(self.payload);
-        Ok(self.encoded_len())
-    }
-
-    /// Writes the frame to the end of `out`.
-    ///
-    /// # Errors
-    /// `Invalid` if the frame would be longer than a frame can be. Nothing is written then.
-    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
-        let header = self.header(self.frame_bytes()?);
-        out.reserve(self.encoded_len());
-        out.extend_from_slice(&header);
-        out.extend_from_slice(self.id);
-        out.extend_from_slice(self.trace.unwrap_or_default());
-        out.extend_from_slice(self.payload);
-        Ok(())
-    }
-
-    /// How many bytes the frame has.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        let body = self.id.len().saturating_add(self.trace.map_or(0, <[u8]>::len)).saturating_add(self.payload.len());
-        body.saturating_add(MESSAGE_HEADER_BYTES)
-    }
-
-    // Infallible on purpose: a header inside a `Result` is put together in memory, and read back in wider pieces than
-    // it was written in, which costs more than all the rest.
-    fn header(&self, frame_bytes: u32) -> [u8; MESSAGE_HEADER_BYTES] {
-        // Each part is shorter than the whole, which fits.
-        let part = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(frame_bytes).to_le_bytes();
-        let mut flags = self.flags.0;
-        if self.from.is_some() {
-            flags |= Flags::HAS_FROM_WORKER;
-        }
-        if self.trace.is_some() {
-            flags |= Flags::HAS_TRACE_ID;
-        }
-        let mut header = header::start(MESSAGE_MAGIC, frame_bytes, self.kind as u8, flags);
-        put::<16, 8, _>(&mut header, self.to.0.to_le_bytes());
-        put::<24, 8, _>(&mut header, self.route.worker.0.to_le_bytes());
-        put::<32, 8, _>(&mut header, self.route.timestamp.0.to_le_bytes());
-        put::<40, 8, _>(&mut header, self.from.unwrap_or_default().0.to_le_bytes());
-        put::<48, 4, _>(&mut header, part(self.id));
-        put::<52, 4, _>(&mut header, self.trace.map_or(NO_TRACE.to_le_bytes(), part));
-        put::<56, 4, _>(&mut header, part(self.payload));
-        header
-    }
-
-    /// The length of the frame as its header states it.
-    pub(crate) fn frame_bytes(&self) -> Result<u32, WireError> {
-        u32::try_from(self.encoded_len())
-            .map_err(|_| error::invalid("a frame of 4294967295 bytes at most", error::length(self.encoded_len())))
-    }
-}
-
 /// A message frame that was checked, read where it lies.
 ///
 /// One message has one frame, so two of these are equal if and only if their messages are.
+///
+/// ```
+/// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+///
+/// let frame = Message::command(WorkerId(7), MessageId::new("order-1")?, "12 apples").encode()?;
+/// let message = MessageRef::decode(&frame)?; // checked once; reading cannot fail after that
+/// assert_eq!((message.to(), message.id(), message.payload()), (WorkerId(7), &b"order-1"[..], &b"12 apples"[..]));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MessageRef<'a> {
     frame: &'a [u8],
@@ -407,6 +371,16 @@ pub struct MessageRef<'a> {
 
 impl<'a> MessageRef<'a> {
     /// Checks one frame that fills `frame` exactly. Nothing is copied.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WireErrorKind, WorkerId};
+    ///
+    /// let mut frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame[..62]).unwrap_err().kind, WireErrorKind::Truncated);
+    /// frame.push(0);
+    /// assert_eq!(MessageRef::decode(&frame).unwrap_err().kind, WireErrorKind::Format); // too long
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// The first fault in the contract's order: a buffer shorter than the header (`Truncated`), magic, version,
@@ -431,12 +405,31 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The frame.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.frame(), frame); // to be stored or sent as it came
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub const fn frame(&self) -> &'a [u8] {
         self.frame
     }
 
     /// The message's parts, to send it on with others.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::command(WorkerId(7), MessageId::new("m")?, "hi").encode()?;
+    /// let mut onward = Vec::new();
+    /// MessageRef::decode(&frame)?.parts().sent_by(WorkerId(7)).append_to(&mut onward)?;
+    /// let onward = MessageRef::decode(&onward)?;
+    /// assert_eq!((onward.from(), onward.payload()), (Some(WorkerId(7)), &b"hi"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn parts(&self) -> MessageParts<'a> {
         MessageParts {
@@ -452,6 +445,18 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The same message, owning its parts.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let sent = Message::command(WorkerId(7), MessageId::new("m")?, "hi");
+    /// let kept = {
+    ///     let frame = sent.encode()?;
+    ///     MessageRef::decode(&frame)?.to_message() // it outlives the frame
+    /// };
+    /// assert_eq!(kept, sent);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn to_message(&self) -> Message {
         Message {
@@ -467,24 +472,57 @@ impl<'a> MessageRef<'a> {
     }
 
     /// What it is.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageKind, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::timer(WorkerId(7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.kind(), MessageKind::Timer);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn kind(&self) -> MessageKind {
         MessageKind::try_from(self.header()[12]).expect(CHECKED)
     }
 
     /// How it wants to be treated.
+    ///
+    /// ```
+    /// use kauri_wire::{Flags, Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").with(Flags::DURABLE).sent_by(WorkerId(3)).encode()?;
+    /// assert_eq!(frame[13], 0x11);
+    /// assert_eq!(MessageRef::decode(&frame)?.flags(), Flags::DURABLE); // without the bit that says there is a sender
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags(self.header()[13] & Flags::WISHES)
     }
 
     /// The worker whose inbox it goes to.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(-7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.to(), WorkerId(-7));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn to(&self) -> WorkerId {
         WorkerId(i64::from_le_bytes(field::<16, 8, _>(self.header())))
     }
 
     /// Where an answer goes.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, Route, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.route(), Route::default()); // nobody said where an answer goes
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn route(&self) -> Route {
         Route {
@@ -494,6 +532,14 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The worker that sent it, if one did.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").sent_by(WorkerId(3)).encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.from(), Some(WorkerId(3)));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn from(&self) -> Option<WorkerId> {
         let from = WorkerId(i64::from_le_bytes(field::<40, 8, _>(self.header())));
@@ -501,12 +547,28 @@ impl<'a> MessageRef<'a> {
     }
 
     /// Its id, at least one byte.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new([0, 255])?, "").encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.id(), [0, 255]);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> &'a [u8] {
         &self.frame[MESSAGE_HEADER_BYTES..self.id_end as usize]
     }
 
     /// The trace it belongs to, if any.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, TraceId, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "").traced(TraceId::new("checkout")).encode()?;
+    /// assert_eq!(MessageRef::decode(&frame)?.trace(), Some(&b"checkout"[..]));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn trace(&self) -> Option<&'a [u8]> {
         let trace = &self.frame[self.id_end as usize..self.payload_at as usize];
@@ -514,6 +576,15 @@ impl<'a> MessageRef<'a> {
     }
 
     /// What it says.
+    ///
+    /// ```
+    /// use kauri_wire::{Message, MessageId, MessageRef, WorkerId};
+    ///
+    /// let frame = Message::event(WorkerId(7), MessageId::new("m")?, "12 apples").encode()?;
+    /// let payload = MessageRef::decode(&frame)?.payload();
+    /// assert_eq!(payload.as_ptr_range().end, frame.as_ptr_range().end); // where it lies in the frame
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.frame[self.payload_at as usize..]

@@ -7,16 +7,43 @@
 //! The format is the one of the MessagePack specification (msgpack.org): one marker byte, then big-endian lengths and
 //! numbers. Integers are written in their shortest form and read in any.
 
+mod buf;
+
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::error::{self, Found, WireError};
 use crate::reader::Reader;
 
+pub use buf::{ArrayBuf, MapBuf};
+
 /// How deep arrays and maps may be nested.
+///
+/// ```
+/// use kauri_wire::pack::{ArrayBuf, DEPTH_MAX, Map, Value};
+///
+/// let mut nested = ArrayBuf::new();
+/// for _ in 1..DEPTH_MAX {
+///     let inner = nested.clone();
+///     nested = ArrayBuf::new();
+///     nested.push(inner.view());
+/// }
+/// assert_eq!(Value::Array(nested.view()).depth(), DEPTH_MAX); // as deep as it gets
+/// let deeper = [&[0x81, 0xa1, b'a'][..], &[0x91; DEPTH_MAX]].concat();
+/// assert_eq!(Map::decode(&deeper).unwrap_err().expected, "64 levels of nesting at most");
+/// ```
 pub const DEPTH_MAX: usize = 64;
 
 /// One value. Text, bytes and what is nested are borrowed.
+///
+/// ```
+/// use kauri_wire::pack::{MapBuf, Value};
+///
+/// let mut fruit = MapBuf::new();
+/// fruit.put("count", 12_u64).put("price", -3_i64).put("name", "apple").put("rotten", Value::Nil);
+/// let values: Vec<Value> = fruit.view().iter().map(|(_, value)| value).collect();
+/// assert_eq!(values, [Value::Uint(12), Value::Int(-3), Value::Str("apple"), Value::Nil]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
     /// Nothing.
@@ -45,6 +72,14 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The name of the value's type, for messages.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{Map, Value};
+    ///
+    /// assert_eq!(Value::Str("apple").type_name(), "a string");
+    /// let error = Map::decode(&[0xc0]).unwrap_err();
+    /// assert_eq!(error.to_string(), "at byte 0: expected a MessagePack map, found nil");
+    /// ```
     #[must_use]
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -61,6 +96,14 @@ impl<'a> Value<'a> {
     }
 
     /// How many levels of arrays and maps there are: 0 for a plain value, 1 for a map of plain values.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{ArrayBuf, Map, Value};
+    ///
+    /// let mut list = ArrayBuf::new();
+    /// list.push(Map::EMPTY);
+    /// assert_eq!((Value::Uint(7).depth(), Value::Map(Map::EMPTY).depth(), Value::Array(list.view()).depth()), (0, 1, 2));
+    /// ```
     #[must_use]
     pub const fn depth(&self) -> usize {
         match self {
@@ -71,6 +114,13 @@ impl<'a> Value<'a> {
     }
 
     /// The number as an integer of zero or more; also if it came as a float, as some writers of JavaScript send them.
+    ///
+    /// ```
+    /// use kauri_wire::pack::Value;
+    ///
+    /// assert_eq!((Value::Uint(12).as_uint(), Value::F64(12.0).as_uint()), (Some(12), Some(12)));
+    /// assert_eq!((Value::F64(12.5).as_uint(), Value::Int(-1).as_uint()), (None, None));
+    /// ```
     #[must_use]
     pub fn as_uint(&self) -> Option<u64> {
         match *self {
@@ -85,6 +135,14 @@ impl<'a> Value<'a> {
     }
 
     /// Seconds since the Unix epoch and nanoseconds, if this is a timestamp.
+    ///
+    /// ```
+    /// use kauri_wire::pack::Value;
+    ///
+    /// assert_eq!(Value::Ext(-1, &[0, 0, 0, 9]).as_timestamp(), Some((9, 0)));
+    /// assert_eq!(Value::Ext(5, &[0, 0, 0, 9]).as_timestamp(), None); // another extension
+    /// assert_eq!(Value::Ext(-1, &[0xff; 8]).as_timestamp(), None); // more nanoseconds than a second has
+    /// ```
     #[must_use]
     pub fn as_timestamp(&self) -> Option<(i64, u32)> {
         let Self::Ext(-1, bytes) = *self else { return None };
@@ -221,6 +279,15 @@ fn walk<'a>(input: &mut Reader<'a>, values: u64, depth: usize) -> Result<(Reader
 }
 
 /// A list of values, as checked bytes.
+///
+/// ```
+/// use kauri_wire::pack::{Map, Value};
+///
+/// let bytes = b"\x81\xa1a\x93\x01\x02\x03"; // {"a": [1, 2, 3]}
+/// let Some(Value::Array(numbers)) = Map::decode(bytes)?.get("a") else { panic!("it is there") };
+/// assert_eq!(numbers.iter().filter_map(|number| number.as_uint()).sum::<u64>(), 6);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Array<'a> {
     items: Reader<'a>,
@@ -235,18 +302,41 @@ impl<'a> Array<'a> {
     }
 
     /// How many values it has.
+    ///
+    /// ```
+    /// use kauri_wire::pack::ArrayBuf;
+    ///
+    /// let mut list = ArrayBuf::new();
+    /// list.push("apple").push("pear");
+    /// assert_eq!(list.view().len(), 2);
+    /// ```
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.count
     }
 
     /// Whether it has none.
+    ///
+    /// ```
+    /// use kauri_wire::pack::ArrayBuf;
+    ///
+    /// assert!(ArrayBuf::new().view().is_empty());
+    /// assert!(!ArrayBuf::new().push(false).view().is_empty());
+    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Its values in order.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{ArrayBuf, Value};
+    ///
+    /// let mut list = ArrayBuf::new();
+    /// list.push(1_u64).push("two");
+    /// assert!(list.view().iter().eq([Value::Uint(1), Value::Str("two")]));
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let mut items = self.items;
         (0..self.count).map(move |_| next(&mut items))
@@ -281,9 +371,26 @@ pub struct Map<'a> {
 
 impl<'a> Map<'a> {
     /// A map without keys.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{Map, MapBuf};
+    ///
+    /// assert_eq!(Map::EMPTY, MapBuf::new().view());
+    /// assert_eq!(Map::EMPTY.encode(), [0x80]);
+    /// ```
     pub const EMPTY: Map<'static> = Map { entries: Reader::new(&[]), count: 0, depth: 1 };
 
     /// Reads one map that fills `bytes` exactly, and checks all that is nested in it.
+    ///
+    /// ```
+    /// use kauri_wire::WireErrorKind;
+    /// use kauri_wire::pack::{Map, Value};
+    ///
+    /// assert_eq!(Map::decode(b"\x81\xa1a\x07")?.get("a"), Some(Value::Uint(7)));
+    /// assert_eq!(Map::decode(b"\x81\xa1a").unwrap_err().kind, WireErrorKind::Truncated);
+    /// assert!(Map::decode(b"\xdf\xff\xff\xff\xff").is_err()); // 4 294 967 295 keys, it says: nothing is allocated for them
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `Truncated` if the bytes end before the map does; `Format` if they are not MessagePack, not a map, nested deeper
@@ -309,29 +416,74 @@ impl<'a> Map<'a> {
     }
 
     /// How many keys it has.
+    ///
+    /// ```
+    /// use kauri_wire::pack::MapBuf;
+    ///
+    /// let mut twice = MapBuf::new();
+    /// twice.put("a", 1_u64).put("a", 2_u64);
+    /// assert_eq!(twice.view().len(), 2); // it is counted, not looked at
+    /// ```
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.count
     }
 
     /// Whether it has none.
+    ///
+    /// ```
+    /// use kauri_wire::pack::Map;
+    ///
+    /// assert!(Map::EMPTY.is_empty());
+    /// assert!(!Map::decode(b"\x81\xa1a\x07")?.is_empty());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Its keys and values in the order they came.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{MapBuf, Value};
+    ///
+    /// let mut fruit = MapBuf::new();
+    /// fruit.put("pears", 5_u64).put("apples", 12_u64);
+    /// let keys: Vec<Value> = fruit.view().iter().map(|(key, _)| key).collect();
+    /// assert_eq!(keys, [Value::Str("pears"), Value::Str("apples")]); // as they were put
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> + use<'a> {
         self.positions().map(|(_, key, value)| (key, value))
     }
 
     /// The value of the first key that is this text.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{MapBuf, Value};
+    ///
+    /// let mut fruit = MapBuf::new();
+    /// fruit.put("apples", 12_u64).put("apples", 13_u64);
+    /// assert_eq!(fruit.view().get("apples"), Some(Value::Uint(12))); // the first
+    /// assert_eq!(fruit.view().get("pears"), None);
+    /// ```
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.iter().find_map(|(key, value)| (key == Value::Str(name)).then_some(value))
     }
 
     /// The map's bytes.
+    ///
+    /// ```
+    /// use kauri_wire::pack::{Map, MapBuf};
+    ///
+    /// let mut fruit = MapBuf::new();
+    /// fruit.put("a", 7_u64);
+    /// assert_eq!(fruit.view().encode(), b"\x81\xa1a\x07");
+    /// let long = b"\x81\xa1a\xcc\x07"; // the same number, with more bytes than it needs
+    /// assert_eq!(Map::decode(long)?.encode(), long); // what came is what goes
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -387,92 +539,6 @@ impl fmt::Debug for Array<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
-}
-
-/// A map that is being made.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MapBuf {
-    entries: Vec<u8>,
-    count: u32,
-    levels: usize,
-}
-
-impl MapBuf {
-    /// An empty map.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { entries: Vec::new(), count: 0, levels: 0 }
-    }
-
-    /// Adds a key and its value at the end. A key is not looked for: adding it twice makes it stand there twice.
-    ///
-    /// # Panics
-    /// If the value is [nested](Value::depth) so deep that the map would have more than [`DEPTH_MAX`] levels, or if key or value
-    /// is text or bytes of 4 GiB or more.
-    pub fn put<'v>(&mut self, key: &str, value: impl Into<Value<'v>>) -> &mut Self {
-        let value = value.into();
-        self.levels = self.levels.max(nestable(&value));
-        Value::Str(key).append_to(&mut self.entries);
-        value.append_to(&mut self.entries);
-        self.count += 1;
-        self
-    }
-
-    /// Adds a key and its value if there is one.
-    pub fn put_some<'v>(&mut self, key: &str, value: Option<impl Into<Value<'v>>>) -> &mut Self {
-        match value {
-            Some(value) => self.put(key, value),
-            None => self,
-        }
-    }
-
-    /// The map, borrowed.
-    #[must_use]
-    pub fn view(&self) -> Map<'_> {
-        Map { entries: Reader::new(&self.entries), count: self.count, depth: self.levels + 1 }
-    }
-}
-
-/// An array that is being made.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ArrayBuf {
-    items: Vec<u8>,
-    count: u32,
-    levels: usize,
-}
-
-impl ArrayBuf {
-    /// An empty array.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { items: Vec::new(), count: 0, levels: 0 }
-    }
-
-    /// Adds a value at the end.
-    ///
-    /// # Panics
-    /// If the value is [nested](Value::depth) so deep that the array would have more than [`DEPTH_MAX`] levels, or is text or
-    /// bytes of 4 GiB or more.
-    pub fn push<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
-        let value = value.into();
-        self.levels = self.levels.max(nestable(&value));
-        value.append_to(&mut self.items);
-        self.count += 1;
-        self
-    }
-
-    /// The array, borrowed.
-    #[must_use]
-    pub fn view(&self) -> Array<'_> {
-        Array { items: Reader::new(&self.items), count: self.count, depth: self.levels + 1 }
-    }
-}
-
-/// The levels of a value that can still be put into something.
-fn nestable(value: &Value<'_>) -> usize {
-    let levels = value.depth();
-    assert!(levels < DEPTH_MAX, "a value of {levels} levels nested once more: the limit is {DEPTH_MAX}");
-    levels
 }
 
 macro_rules! value_from {

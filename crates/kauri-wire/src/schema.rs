@@ -27,13 +27,32 @@ pub struct SchemaVersion {
 
 impl SchemaVersion {
     /// The key of the marker in table 0, `app_state`.
+    ///
+    /// ```
+    /// use kauri_wire::SchemaVersion;
+    ///
+    /// let is_marker = |key: &[u8]| key == SchemaVersion::KEY;
+    /// assert!(is_marker(b"runner.schema.version") && !is_marker(b"runner.schema"));
+    /// ```
     pub const KEY: &'static [u8] = b"runner.schema.version";
     /// How many bytes a marker has.
+    ///
+    /// ```
+    /// use kauri_wire::SchemaVersion;
+    ///
+    /// assert!(SchemaVersion::decode(&[0; SchemaVersion::BYTES + 1]).is_err_and(|error| error.at == SchemaVersion::BYTES));
+    /// ```
     pub const BYTES: usize = 8;
 
     const MAGIC: [u8; 4] = *b"RSV0";
 
     /// The marker's bytes.
+    ///
+    /// ```
+    /// use kauri_wire::SchemaVersion;
+    ///
+    /// assert_eq!(SchemaVersion { major: 0x0102, minor: 3 }.encode(), *b"RSV0\x02\x01\x03\x00");
+    /// ```
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut marker = [0; Self::BYTES];
@@ -44,6 +63,16 @@ impl SchemaVersion {
     }
 
     /// Reads a marker that fills `bytes` exactly.
+    ///
+    /// ```
+    /// use kauri_wire::SchemaVersion;
+    ///
+    /// let found = SchemaVersion::decode(b"RSV0\x01\0\x05\0")?;
+    /// assert!(found.major == 1 && found > SchemaVersion { major: 1, minor: 4 });
+    /// let error = SchemaVersion::decode(b"LMSG\0\0\0\0").unwrap_err();
+    /// assert_eq!(error.to_string(), r#"at byte 0: expected the magic RSV0, found "LMSG""#);
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `Truncated` or `Format` if it has not eight bytes, `Format` if it does not begin with `RSV0`.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, is_identifier, numbered};
+use super::{Finding, first_word, numbered};
 use crate::tree::Tree;
 
 const PAGE: &str = "docs/seed-coverage.md";
@@ -89,10 +89,6 @@ fn all_tests(tree: &Tree) -> Tests<'_> {
         }
     }
     tests
-}
-
-fn first_word(line: &str) -> &str {
-    line.split(|c| !is_identifier(c)).next().unwrap_or_default()
 }
 
 /// Whether a macro is given this name for a test.

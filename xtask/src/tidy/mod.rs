@@ -4,6 +4,7 @@
 
 mod commands;
 mod coverage;
+mod examples;
 mod links;
 mod map;
 mod markdown;
@@ -60,6 +61,7 @@ const TREE_RULES: &[TreeRule] = &[
     links::links,
     commands::commands,
     coverage::tests,
+    examples::examples,
 ];
 
 pub(crate) fn run(tree: &Tree) -> Result<()> {
@@ -112,6 +114,10 @@ fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     })
 }
 
+fn first_word(line: &str) -> &str {
+    line.split(|c| !is_identifier(c)).next().unwrap_or_default()
+}
+
 fn is_identifier(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -147,6 +153,7 @@ mod tests {
             ("k.rs", "\n".repeat(301)),
             ("l.md", "`cargo xtask dance`\n".to_owned()),
             ("docs/seed-coverage.md", "| a | `m_is_not_a_test` |\n".to_owned()),
+            ("crates/kauri-disk/src/n.rs", "/// N.\npub struct N;\n".to_owned()),
         ];
         let samples: Vec<(&str, &str)> = samples.iter().map(|(path, text)| (*path, text.as_str())).collect();
         assert_eq!(samples.len(), FILE_RULES.len() + TREE_RULES.len(), "one sample for each rule");

@@ -30,10 +30,6 @@ enum Operation {
         from: u32,
         to: u32,
     },
-    Swap {
-        first: u32,
-        second: u32,
-    },
     Untake {
         first: u32,
     },
@@ -217,7 +213,6 @@ impl Pair<'_> {
             Operation::Take { first, pages } => self.take(first, pages),
             Operation::Change { page } => self.change(page),
             Operation::Copy { from, to } => self.copy(from, to),
-            Operation::Swap { first, second } => self.swap(first, second),
             Operation::Untake { first } => self.untake(first),
             Operation::Retire { first } => self.retire(first),
             Operation::Reclaim { first } => assert_eq!(self.writer.reclaim(first), self.model.reclaim(first)),
@@ -274,16 +269,6 @@ impl Pair<'_> {
         if let Some((from_bytes, to_bytes)) = both {
             to_bytes.copy_from_slice(from_bytes);
             self.model.fill(to, 1, self.model.bytes[&from]);
-        }
-    }
-
-    fn swap(&mut self, first: u32, second: u32) {
-        let both = self.writer.pair_mut(first, second);
-        assert_eq!(both.is_some(), first != second && self.model.owns(first) && self.model.owns(second));
-        if let Some((first_bytes, second_bytes)) = both {
-            first_bytes.swap_with_slice(second_bytes);
-            let bytes = (self.model.bytes[&first], self.model.bytes[&second]);
-            self.model.bytes.extend([(first, bytes.1), (second, bytes.0)]);
         }
     }
 
@@ -388,7 +373,6 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         6 => (page(), 1..4_u32).prop_map(|(first, pages)| Operation::Take { first, pages }),
         2 => page().prop_map(|page| Operation::Change { page }),
         1 => (page(), page()).prop_map(|(from, to)| Operation::Copy { from, to }),
-        1 => (page(), page()).prop_map(|(first, second)| Operation::Swap { first, second }),
         1 => page().prop_map(|first| Operation::Untake { first }),
         4 => page().prop_map(|first| Operation::Retire { first }),
         8 => page().prop_map(|first| Operation::Reclaim { first }),

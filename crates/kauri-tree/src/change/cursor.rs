@@ -23,7 +23,7 @@ impl Change<'_> {
     /// A place among the rows that the change sees, before the first of them. What it looks at is observed.
     ///
     /// ```
-    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    /// use kauri_tree::{Change, Store, Table, Write};
     ///
     /// const STOCK: Table<str, u64> = Table::new("stock");
     /// let store = Store::in_memory()?;
@@ -243,6 +243,23 @@ impl Stand for Change<'_> {
 impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut Change<'_>, K, V> {
     /// Stages another value for the row that it is on, and tells whether it is on one. It stays there.
     ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// let mut cursor = change.cursor_mut(&STOCK)?;
+    /// cursor.seek_exact("apples")?;
+    /// assert!(cursor.put(11)?);
+    /// assert_eq!(cursor.current()?, Some(("apples", 11)));
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, Some(12)); // it is staged, not written
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the value is too long.
     pub fn put(&mut self, value: V::Ref<'_>) -> Result<bool> {
@@ -251,6 +268,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut Change<'_>, K, V> {
     }
 
     /// Stages a row, new or not, and goes there.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// let mut cursor = change.cursor_mut(&STOCK)?;
+    /// cursor.put_at("pears", 5)?;
+    /// cursor.put_at("apples", 12)?;
+    /// assert_eq!(cursor.next()?, Some(("pears", 5)));
+    /// assert!(store.commit(change)?.is_committed());
+    /// assert_eq!(store.snapshot().len(&STOCK)?, 2);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the key or the value is too long.
@@ -265,6 +297,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<&mut Change<'_>, K, V> {
 
     /// Stages the row that it is on to be removed, and tells whether it was on one. It is on the next row then, or behind all rows if
     /// there is none.
+    ///
+    /// ```
+    /// use kauri_tree::{Change, Read, Store, Table};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.load_sorted(&STOCK, [("apples", 12), ("bananas", 0), ("cherries", 0)])?;
+    /// # txn.commit()?;
+    /// let mut change = Change::new(store.snapshot());
+    /// let mut cursor = change.cursor_mut(&STOCK)?;
+    /// cursor.seek("b")?;
+    /// while cursor.remove()? {} // each time it is on the next row
+    /// assert_eq!(cursor.previous_key()?, Some("apples"));
+    /// assert_eq!(change.len(&STOCK)?, 1);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the store is damaged.

@@ -37,6 +37,20 @@ use crate::table::{Table, behind};
 impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pair<K, V>, ()> {
     /// Goes to the first value of a key; to where it would be if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<str, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [("apple", "green"), ("apple", "red"), ("pear", "sweet")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// assert_eq!(cursor.seek_key("apple")?, Some("green"));
+    /// assert_eq!(cursor.seek_key("banana")?, None);
+    /// assert_eq!(cursor.next_key()?, Some(("pear".into(), "sweet"))); // it was before those of the pear
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the store is damaged, or a row is not of the table's types.
     pub fn seek_key(&mut self, key: K::Ref<'_>) -> Result<Option<V::View<'_>>> {
@@ -50,6 +64,20 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
 
     /// The value of the pair that it is on.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store, WriteMulti};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put_value(&TAGS, 1, "red")?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// assert_eq!(cursor.value()?, None); // before the first pair
+    /// cursor.first()?;
+    /// assert_eq!((cursor.key()?, cursor.value()?), (Some((1, "red")), Some("red")));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
     pub fn value(&self) -> Result<Option<V::View<'_>>> {
@@ -57,6 +85,19 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
     }
 
     /// Goes to the first value of the key that it is on.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [(1, "sour"), (2, "green"), (2, "red"), (2, "sweet")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// cursor.seek_exact((2, "sweet"))?;
+    /// assert_eq!(cursor.first_of_key()?, Some("green")); // not that of the key before
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
@@ -67,6 +108,22 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
     }
 
     /// Goes to the last value of the key that it is on.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const SCORES: MultiTable<str, u64> = MultiTable::new("scores");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&SCORES, [("ann", 3), ("ann", 12), ("bob", 7)])?;
+    /// let mut cursor = txn.cursor(&SCORES)?;
+    /// let mut best = Vec::new();
+    /// while cursor.skip_key()?.is_some() {
+    ///     best.push(cursor.last_of_key()?.expect("it is on a key"));
+    /// }
+    /// assert_eq!(best, [12, 7]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
@@ -79,6 +136,21 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
 
     /// Goes to the next value of the same key; stays where it is if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [(1, "green"), (1, "red"), (2, "sweet")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// cursor.seek_key(1)?;
+    /// assert_eq!(cursor.next_of_key()?, Some("red"));
+    /// assert_eq!(cursor.next_of_key()?, None); // key 2 is another one,
+    /// assert_eq!(cursor.value()?, Some("red")); // and it stays
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
     pub fn next_of_key(&mut self) -> Result<Option<V::View<'_>>> {
@@ -87,6 +159,21 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
 
     /// Goes to the value of the same key before; stays where it is if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [(1, "sour"), (2, "green"), (2, "red")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// cursor.last()?;
+    /// assert_eq!(cursor.previous_of_key()?, Some("green"));
+    /// assert_eq!(cursor.previous_of_key()?, None);
+    /// assert_eq!(cursor.previous()?, Some(((1, "sour"), ()))); // which goes to the key before
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
     pub fn previous_of_key(&mut self) -> Result<Option<V::View<'_>>> {
@@ -94,6 +181,21 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
     }
 
     /// Goes to the first value of the next key; behind all of them if there is none.
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const SQUARES: MultiTable<u32, u64> = MultiTable::new("squares");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&SQUARES, (0..3).flat_map(|key| (0..1_000).map(move |number| (key, number * number))))?;
+    /// let (mut cursor, mut keys) = (txn.cursor(&SQUARES)?, Vec::new());
+    /// while let Some((key, _)) = cursor.skip_key()? {
+    ///     keys.push(key); // each key once, whatever values it has
+    /// }
+    /// assert_eq!(keys, [0, 1, 2]);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
@@ -106,6 +208,20 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
 
     /// Goes to the last value of the key before; before all of them if there is none.
     ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [(1, "green"), (1, "red"), (2, "sour"), (2, "sweet")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// cursor.last()?;
+    /// assert_eq!(cursor.skip_key_back()?, Some((1, "red"))); // the last one there
+    /// assert_eq!(cursor.skip_key_back()?, None);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).
     pub fn skip_key_back(&mut self) -> Result<Option<(K::Part<'_>, V::View<'_>)>> {
@@ -116,6 +232,20 @@ impl<S: Deref<Target: Stand>, K: KeyPart + ?Sized, V: Key + ?Sized> Cursor<S, Pa
     }
 
     /// How many values the key has that it is on; 0 if it is on none. It costs little more than [`Read::get`](crate::Read::get).
+    ///
+    /// ```
+    /// use kauri_tree::{MultiTable, Store};
+    ///
+    /// const TAGS: MultiTable<u32, str> = MultiTable::new("tags");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.load_sorted_values(&TAGS, [(1, "green"), (1, "red"), (2, "sweet")])?;
+    /// let mut cursor = txn.cursor(&TAGS)?;
+    /// assert_eq!(cursor.count_of_key()?, 0); // before the first pair
+    /// cursor.first()?;
+    /// assert_eq!(cursor.count_of_key()?, 2);
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`seek_key`](Self::seek_key).

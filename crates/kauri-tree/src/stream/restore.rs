@@ -4,6 +4,7 @@ use std::io;
 
 use super::read::Input;
 use super::{CHANGED, Checkpoint, DROP, Kind, PUT, REMOVE, TABLE, Totals};
+use crate::catalog::check_name;
 use crate::content::{ContentHash, Summing};
 use crate::disk::{Disk, Open};
 use crate::error::{Error, Result};
@@ -91,6 +92,24 @@ impl Store {
     /// [what changed](crate::Snapshot::checkpoint_since), if the store holds exactly what the stream's base held. All rows of the store are read to see that. Bytes behind the end of the stream are not read.
     ///
     /// What is written is held in memory until it is committed; [`Options::restore`] needs less.
+    ///
+    /// ```
+    /// use kauri_tree::{Error, Read, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// # txn.put(&STOCK, "apples", 12)?;
+    /// # txn.commit()?;
+    /// let mut stream = Vec::new();
+    /// store.snapshot().checkpoint_to(&mut stream)?;
+    /// let copy = Store::in_memory()?;
+    /// assert!(matches!(copy.restore_from(&mut &stream[..stream.len() - 1]), Err(Error::Stream { .. }))); // cut
+    /// assert_eq!(copy.restore_from(&mut &stream[..])?.rows, 1);
+    /// assert_eq!(copy.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// assert!(matches!(copy.restore_from(&mut &stream[..]), Err(Error::NotEmpty)));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotEmpty`] or [`Error::OtherBase`] if the stream is not for this store, [`Error::Stream`] if it is damaged or cut; also
@@ -238,7 +257,7 @@ impl<'s> Restoring<'s> {
         types: &str,
         is_new: bool,
     ) -> Result<()> {
-        if !self.txn().has_room_for_name(&name, types) {
+        if check_name(&name, types, self.store.page_bytes()).is_err() {
             return Err(input.fault("a name of a table that fits a page", name.len() as u64));
         }
         let into = if is_new {

@@ -23,6 +23,27 @@ const BODY_BYTES: usize = 256 << 10;
 const _: () = assert!(BODY_BYTES <= CHUNK_BYTES_MAX);
 
 /// What a checkpoint stream holds.
+///
+/// ```
+/// use kauri_tree::{Store, Table, Write};
+///
+/// const STOCK: Table<str, u64> = Table::new("stock");
+/// # let store = Store::in_memory()?;
+/// let mut txn = store.begin();
+/// txn.load_sorted(&STOCK, [("apples", 12), ("pears", 5)])?;
+/// txn.commit()?;
+/// store.pin("sent", 0)?;
+/// let mut txn = store.begin();
+/// txn.remove(&STOCK, "pears")?;
+/// txn.commit()?;
+///
+/// let mut stream = Vec::new();
+/// let checkpoint = store.checkpoint_since("sent", &mut stream)?.expect("it was pinned");
+/// assert_eq!((checkpoint.tables, checkpoint.rows, checkpoint.removed), (1, 0, 1));
+/// assert_eq!(checkpoint.bytes, stream.len() as u64);
+/// assert_eq!(checkpoint.content, store.snapshot().content_hash()?);
+/// # Ok::<(), kauri_tree::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {

@@ -87,6 +87,20 @@ impl Drop for Filler {
 
 impl<K: Key + ?Sized, V: Value + ?Sized> WatchQueue<K, V> {
     /// The next notice, if one waits.
+    ///
+    /// ```
+    /// use kauri_tree::{Notice, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// let mut queue = store.watch_queue(&STOCK, b"", 100)?;
+    /// assert!(queue.try_next().is_none()); // it does not wait
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// txn.commit()?;
+    /// assert!(matches!(queue.try_next(), Some(Notice::Put { key: "apples", value: 12, .. })));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn try_next(&mut self) -> Option<Notice<'_, K, V>> {
         let taken = lock(&self.waiting.notes).notes.pop_front()?;
         Some(self.read(taken))
@@ -136,6 +150,21 @@ impl<K: ?Sized, V: ?Sized> fmt::Debug for WatchQueue<K, V> {
 
 impl Store {
     /// As [`watch`](Self::watch), with a queue in which at most so many notices wait to be taken.
+    ///
+    /// ```
+    /// use kauri_tree::{Notice, Store, Table, Write};
+    ///
+    /// const SALES: Table<(u32, String), u64> = Table::new("sales"); // by day, then by fruit
+    /// # let store = Store::in_memory()?;
+    /// let mut today = store.watch_queue(&SALES, &20_260_221_u32.to_be_bytes(), 100)?; // what keys of that day begin with
+    /// let mut txn = store.begin();
+    /// txn.put(&SALES, (20_260_220, "pears"), 5)?;
+    /// txn.put(&SALES, (20_260_221, "apples"), 3)?;
+    /// txn.commit()?;
+    /// assert!(matches!(today.try_next(), Some(Notice::Put { value: 3, .. })));
+    /// assert!(today.try_next().is_none());
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for `watch`.

@@ -55,9 +55,9 @@ impl WriteTxn<'_> {
     }
 
     fn is_empty<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>) -> Result<bool> {
-        let catalog = &mut self.turn.state_mut().catalog;
-        let place = catalog.find_or_make(table.name(), Table::<K, V>::types)?;
-        Ok(catalog.root(place).rows == 0)
+        let state = self.turn.state_mut();
+        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types, state.page_bytes)?;
+        Ok(state.catalog.root(place).rows == 0)
     }
 
     /// Makes the tree of an empty table.
@@ -67,7 +67,7 @@ impl WriteTxn<'_> {
         rows: impl Iterator<Item = (K::Ref<'r>, V::Ref<'r>)>,
     ) -> Result<u64> {
         let state = self.turn.state_mut();
-        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
+        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types, state.page_bytes)?;
         if let Some(turn) = &mut state.turn {
             turn.body.table(place, Table::<K, V>::types, table.name());
         }

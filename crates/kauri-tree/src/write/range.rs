@@ -22,7 +22,7 @@ impl WriteTxn<'_> {
     /// It costs the same for any number of rows, but for looking at the pages that they were in.
     ///
     /// ```
-    /// use kauri_tree::{Read, Store, Table, Write};
+    /// use kauri_tree::{Read, Store, Table};
     ///
     /// const SQUARES: Table<u64, u64> = Table::new("squares");
     /// let store = Store::in_memory()?;
@@ -80,7 +80,7 @@ impl WriteTxn<'_> {
 
     fn cut<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, cut: Cut<'_>) -> Result<u64> {
         let state = self.turn.state_mut();
-        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types)?;
+        let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types, state.page_bytes)?;
         let mut root = state.catalog.root(place);
         if let Some(turn) = &mut state.turn {
             let keys = if K::BYTEWISE { keys_in::<Of<K>>(&state.pager, root, cut)? } else { None };

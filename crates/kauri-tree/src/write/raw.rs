@@ -2,12 +2,13 @@
 
 use super::{WriteTxn, check_key};
 use crate::btree::{self, Loader, Of, Old, Root, Unknown};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, check_name};
 use crate::error::{Error, Result};
 use crate::node;
 use crate::overflow;
 use crate::pager::Pager;
 use crate::read::{Access, Source, resolve};
+use crate::store::State;
 use crate::table::{self, Table};
 
 impl WriteTxn<'_> {
@@ -53,6 +54,18 @@ impl WriteTxn<'_> {
 
     /// Removes a row by its bytes, and tells whether there was one.
     ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<u32, str> = Table::new("stock");
+    /// # let store = Store::in_memory()?;
+    /// # let mut txn = store.begin();
+    /// txn.put(&STOCK, 7, "apples")?;
+    /// assert!(txn.remove_raw("stock", &[0, 0, 0, 7])?);
+    /// assert!(!txn.remove_raw("stock", &[0, 0, 0, 7])? && !txn.remove_raw("stick", b"")?); // nothing of that
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`put_raw`](Self::put_raw).
     pub fn remove_raw(&mut self, table: &str, key: &[u8]) -> Result<bool> {
@@ -90,19 +103,16 @@ impl WriteTxn<'_> {
 
     /// The place of a table; it is made if it is missing.
     pub(crate) fn make_raw(&mut self, table: &str, types: &str) -> Result<usize> {
-        let catalog = &mut self.turn.state_mut().catalog;
-        if let Some((_, found, _)) = catalog.entry(table).filter(|(_, found, _)| *found != types) {
-            let (table, expected, found) = (table.into(), types.into(), found.into());
-            return Err(Error::OtherTypes { table, expected, found });
+        let State { catalog, page_bytes, .. } = self.turn.state_mut();
+        match catalog.entry(table) {
+            Some((_, found, _)) if found == types => {}
+            Some((_, found, _)) => {
+                let (table, expected, found) = (table.into(), types.into(), found.into());
+                return Err(Error::OtherTypes { table, expected, found });
+            }
+            None => check_name(table, types, *page_bytes)?,
         }
         Ok(catalog.find_or_make_named(table, types).expect("its types were compared"))
-    }
-
-    /// Whether a table of this name and these types can be written in the catalog.
-    pub(crate) fn has_room_for_name(&self, table: &str, types: &str) -> bool {
-        let page_bytes = self.turn.state().page_bytes;
-        // A row of the catalog has a root before the types.
-        check_key(table.as_bytes(), page_bytes).is_ok() && btree::fits(page_bytes, table.len(), types.len() + 12)
     }
 
     /// Adds a row to a tree that is being made. It is nobody's until it is [ended](Self::end_load), though it may be committed.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::node;
 use crate::overflow::{self, VALUE_BYTES_MAX};
 use crate::pager::Pager;
-use crate::read::{Access, Source, resolve};
+use crate::read::{Access, resolve};
 
 impl WriteTxn<'_> {
     /// Writes a row of so many bytes, made by `fill`.
@@ -23,6 +23,8 @@ impl WriteTxn<'_> {
     ) -> Result<()> {
         let page_bytes = self.turn.state().page_bytes;
         check_key(key, page_bytes)?;
+        // Before anything is made: a table of other types, or with too long a name, is refused.
+        self.turn.state().catalog.check(table, types, page_bytes)?;
         if bytes > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { most: VALUE_BYTES_MAX, found: bytes });
         }
@@ -44,12 +46,10 @@ impl WriteTxn<'_> {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
-        // Before anything is made: a table of other types is refused.
-        self.root(table, types)?;
         let state = self.turn.state_mut();
         let page_bytes = state.page_bytes;
         let reference = overflow::fill(&mut state.pager, page_bytes, bytes, fill)?.encode();
-        let place = state.catalog.find_or_make(table, types)?;
+        let place = state.catalog.find_or_make(table, types, page_bytes)?;
         let value = node::Value::Overflow(&reference);
         if let Some(turn) = &mut state.turn {
             turn.body.table(place, types, table);

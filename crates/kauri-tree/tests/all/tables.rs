@@ -1,6 +1,7 @@
 //! Tables: made and dropped with their transaction, and only for one pair of types.
 
-use kauri_tree::{Error, Options, Read, Store, Table, Write};
+use kauri_tree::disk::MemoryDisk;
+use kauri_tree::{Change, Error, Options, Read, Store, Table, Write, WriteTxn};
 
 const STOCK: Table<str, u64> = Table::new("stock");
 
@@ -100,6 +101,75 @@ fn keys_up_to_a_quarter_page_pass_and_longer_ones_are_refused() {
         assert!(matches!(error, Error::KeyTooLong { .. }), "{error}");
         assert_eq!(txn.get(&table, &longer).unwrap(), None);
     }
+}
+
+/// Makes a table of this name in every way there is; each is told, and none leaves anything behind if it is refused.
+fn make_named(store: &Store, name: &str) -> Vec<Result<(), Error>> {
+    type Way = fn(&mut WriteTxn<'_>, &Table<[u8], [u8]>) -> Result<(), Error>;
+    let ways: &[Way] = &[
+        |txn, table| txn.put(table, b"k", b"v"),
+        |txn, table| txn.insert(table, b"k", b"v").map(drop),
+        |txn, table| txn.reserve(table, b"k", 1, |bytes| bytes.fill(7)),
+        |txn, table| txn.reserve(table, b"k", 3_000, |bytes| bytes.fill(7)),
+        |txn, table| txn.load_sorted(table, [(&b"k"[..], &b"v"[..])]).map(drop),
+        |txn, table| txn.cursor_mut(table)?.put_at(b"k", b"v"),
+        |txn, table| txn.put_raw(table.name(), b"k", b"v"),
+    ];
+    let table = Table::named(name.to_owned());
+    let made = ways.iter().map(|way| {
+        let mut txn = store.begin();
+        let made = way(&mut txn, &table);
+        assert_eq!(txn.len(&table).unwrap(), u64::from(made.is_ok()));
+        made
+    });
+    let mut made: Vec<_> = made.collect();
+    let mut change = Change::new(store.snapshot());
+    change.put(&table, b"k", b"v").unwrap();
+    made.push(store.commit(change).map(|outcome| assert!(outcome.is_committed())));
+    made
+}
+
+#[test]
+fn names_of_tables_are_as_long_as_keys_and_longer_ones_are_refused() {
+    for page_bytes in [256, 4096, 65536] {
+        let disk = MemoryDisk::new();
+        let store = Options::new().page_bytes(page_bytes).open(&disk, "store").unwrap();
+        let most = page_bytes / 4 - 8;
+        for found in [most + 1, page_bytes / 2, page_bytes, 3 * page_bytes] {
+            for refused in make_named(&store, &"n".repeat(found)) {
+                let Err(Error::NameTooLong { most: told, found: told_found }) = refused else { panic!("{refused:?}") };
+                assert_eq!((told, told_found), (most, found));
+            }
+        }
+        assert_eq!(store.snapshot().tables().count(), 0);
+        let longest = "n".repeat(most);
+        assert!(make_named(&store, &longest).iter().all(Result::is_ok));
+        store.checkpoint().unwrap();
+        drop(store);
+
+        let store = Options::new().open(&disk, "store").unwrap();
+        assert!(store.snapshot().tables().eq([longest.as_str()]));
+        assert_eq!(store.verify().unwrap().rows, 1);
+    }
+}
+
+#[test]
+fn the_name_of_a_table_leaves_room_for_the_names_of_its_types() {
+    type Wide = (String, String, String, String);
+    let disk = MemoryDisk::new();
+    let store = Options::new().page_bytes(256).open(&disk, "store").unwrap();
+    let named = |bytes: usize| Table::<Wide, u64>::named("n".repeat(bytes));
+    let key = ("a", "b", "c", "d");
+    let mut txn = store.begin();
+    let Err(Error::NameTooLong { most, found: 56 }) = txn.put(&named(56), key, 7) else { panic!("it fits") };
+    assert!((1..56).contains(&most));
+    assert!(matches!(txn.put(&named(most + 1), key, 7), Err(Error::NameTooLong { .. })));
+    txn.put(&named(most), key, 7).unwrap();
+    txn.commit().unwrap();
+    drop(store);
+    let store = Options::new().open(&disk, "store").unwrap();
+    assert_eq!(store.snapshot().get(&named(most), key).unwrap(), Some(7));
+    store.verify().unwrap();
 }
 
 #[test]

@@ -10,6 +10,31 @@ use crate::run::frame::check_texts;
 ///
 /// The payload stays as it came, unknown keys and all; [`event`](Self::event) reads it as its type says. Ids are text here,
 /// because other writers choose their own; ours are [`RunId`](crate::RunId)s.
+///
+/// ```
+/// use kauri_wire::pack::MapBuf;
+/// use kauri_wire::run::{Envelope, EventType, Frames, RunFrame};
+///
+/// let mut payload = MapBuf::new();
+/// payload.put("checkpoint_id", "half-way").put("ours", 7_u64); // a key that nobody else knows
+/// let envelope = Envelope {
+///     contract_version: "0.1.0",
+///     event_id: "event-1",
+///     run_id: "run-1",
+///     seq: 1,
+///     event_type: EventType::Checkpoint,
+///     ts: "2026-11-15T10:00:00.000Z",
+///     payload: payload.view(),
+///     attempt: 1,
+///     job_id: Some("import"),
+///     parent_run_id: None,
+/// };
+/// let mut pipe = Vec::new();
+/// RunFrame::Event(envelope).append_to(&mut pipe)?;
+/// let Some(Ok(RunFrame::Event(read))) = Frames::new(&pipe).next() else { panic!("an event was written") };
+/// assert_eq!(read, envelope); // the unknown key too
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Envelope<'a> {
     /// The version of the contract that the writer follows.
@@ -49,6 +74,22 @@ const SPECS: [Spec; 10] = [
 
 impl<'a> Envelope<'a> {
     /// The payload, typed.
+    ///
+    /// ```
+    /// use kauri_wire::pack::MapBuf;
+    /// use kauri_wire::run::{Envelope, Event, EventType};
+    ///
+    /// let mut payload = MapBuf::new();
+    /// payload.put("checkpoint_id", "half-way");
+    /// # let (contract_version, event_id, run_id, ts) = ("0.1.0", "event-1", "run-1", "2026-11-15T10:00:00.000Z");
+    /// # let envelope = |event_type| Envelope {
+    /// #     contract_version, event_id, run_id, seq: 1, event_type, ts, payload: payload.view(), attempt: 1, job_id: None, parent_run_id: None,
+    /// # };
+    /// let good = envelope(EventType::Checkpoint);
+    /// assert_eq!(good.event()?, Event::Checkpoint { checkpoint_id: "half-way", note: None });
+    /// assert!(envelope(EventType::Log).event().is_err()); // it has no level and no message
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `Format` if the payload is not one of its type.

@@ -15,9 +15,21 @@ macro_rules! words {
 
         impl $name {
             /// All of them, in the contract's order.
+            ///
+            /// ```
+            /// use kauri_wire::run::Level;
+            ///
+            /// assert_eq!(Level::ALL, [Level::Debug, Level::Info, Level::Warn, Level::Error]);
+            /// ```
             pub const ALL: &'static [Self] = &[$(Self::$case,)*];
 
             /// The word on the wire.
+            ///
+            /// ```
+            /// use kauri_wire::run::EventType;
+            ///
+            /// assert_eq!(EventType::RotateProxy.as_str(), "rotate_proxy");
+            /// ```
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -26,6 +38,13 @@ macro_rules! words {
             }
 
             /// The one with this word.
+            ///
+            /// ```
+            /// use kauri_wire::run::StepStatus;
+            ///
+            /// assert_eq!(StepStatus::from_word("parked"), Some(StepStatus::Parked));
+            /// assert_eq!(StepStatus::from_word("Parked"), None);
+            /// ```
             #[must_use]
             pub fn from_word(word: &str) -> Option<Self> {
                 match word {
@@ -47,6 +66,13 @@ pub(crate) use words;
 
 words! {
     /// What kind of event it is.
+    ///
+    /// ```
+    /// use kauri_wire::run::EventType;
+    ///
+    /// assert_eq!(EventType::from_word("item"), Some(EventType::Item));
+    /// assert_eq!(EventType::ALL.len(), 8);
+    /// ```
     EventType {
         /// A result.
         Item = "item",
@@ -69,12 +95,26 @@ words! {
 
 impl EventType {
     /// Whether the run ends with it.
+    ///
+    /// ```
+    /// use kauri_wire::run::EventType;
+    ///
+    /// let last: Vec<_> = EventType::ALL.iter().filter(|event_type| event_type.is_terminal()).collect();
+    /// assert_eq!(last, [&EventType::RunError, &EventType::RunComplete]);
+    /// ```
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::RunError | Self::RunComplete)
     }
 
     /// Whether a policy that must drop something may drop it.
+    ///
+    /// ```
+    /// use kauri_wire::run::EventType;
+    ///
+    /// assert!(EventType::Log.is_droppable());
+    /// assert!(!EventType::Item.is_droppable(), "results are never dropped");
+    /// ```
     #[must_use]
     pub const fn is_droppable(self) -> bool {
         matches!(self, Self::Enqueue | Self::RotateProxy | Self::Log)
@@ -83,6 +123,13 @@ impl EventType {
 
 words! {
     /// How much a log line matters.
+    ///
+    /// ```
+    /// use kauri_wire::run::Level;
+    ///
+    /// assert_eq!(Level::Warn.to_string(), "warn");
+    /// assert_eq!(Level::from_word("fatal"), None); // there are four
+    /// ```
     Level {
         /// For whoever looks for a fault.
         Debug = "debug",
@@ -96,6 +143,14 @@ words! {
 }
 
 /// An event's payload, typed.
+///
+/// ```
+/// use kauri_wire::run::{Event, Level};
+///
+/// let event = Event::Log { level: Level::Warn, message: "three retries", fields: None };
+/// let Event::Log { level, message, .. } = event else { unreachable!() };
+/// assert_eq!(format!("{level}: {message}"), "warn: three retries");
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event<'a> {
     /// A result.
@@ -166,6 +221,12 @@ pub enum Event<'a> {
 
 impl<'a> Event<'a> {
     /// What kind of event it is.
+    ///
+    /// ```
+    /// use kauri_wire::run::{Event, EventType};
+    ///
+    /// assert_eq!(Event::RunComplete { summary: None }.event_type(), EventType::RunComplete);
+    /// ```
     #[must_use]
     pub const fn event_type(&self) -> EventType {
         match self {
@@ -181,6 +242,18 @@ impl<'a> Event<'a> {
     }
 
     /// Reads a payload of this type. Keys that the type does not have are skipped.
+    ///
+    /// ```
+    /// use kauri_wire::pack::MapBuf;
+    /// use kauri_wire::run::{Event, EventType, Level};
+    ///
+    /// let mut payload = MapBuf::new();
+    /// payload.put("level", "warn").put("message", "three retries").put("colour", "red"); // which is skipped
+    /// let event = Event::decode(EventType::Log, payload.view())?;
+    /// assert_eq!(event, Event::Log { level: Level::Warn, message: "three retries", fields: None });
+    /// assert!(Event::decode(EventType::Item, payload.view()).is_err());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `Format` if a key is missing, twice there, or of the wrong type.
@@ -198,6 +271,15 @@ impl<'a> Event<'a> {
     }
 
     /// The payload as a map.
+    ///
+    /// ```
+    /// use kauri_wire::run::{Event, EventType};
+    ///
+    /// let event = Event::RunError { error_type: "timeout", message: "nobody answered", stack: None };
+    /// let payload = event.payload();
+    /// assert_eq!(payload.view().len(), 2); // what is not there is not written
+    /// assert_eq!(Event::decode(EventType::RunError, payload.view()), Ok(event));
+    /// ```
     ///
     /// # Panics
     /// If a map in it has as many levels as are allowed, [`DEPTH_MAX`](crate::pack::DEPTH_MAX), so that it cannot be nested

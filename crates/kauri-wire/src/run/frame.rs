@@ -10,15 +10,50 @@ use crate::run::fields::pick;
 use crate::run::step::{STEP_ANSWER, STEP_REQUEST, StepAnswer, StepRequest};
 
 /// The bytes of a frame's length.
+///
+/// ```
+/// use kauri_wire::run::{FileWriteAck, PREFIX_BYTES, RunFrame};
+///
+/// let mut frame = Vec::new();
+/// RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: true, error: None }).append_to(&mut frame)?;
+/// let (prefix, body) = frame.split_at(PREFIX_BYTES);
+/// assert_eq!(prefix, u32::try_from(body.len()).expect("a short frame").to_be_bytes());
+/// assert!(RunFrame::decode(body).is_ok());
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 pub const PREFIX_BYTES: usize = 4;
 /// The longest frame, with its prefix: 16 MiB.
+///
+/// ```
+/// use kauri_wire::run::{FRAME_BYTES_MAX, PREFIX_BYTES, frame_length};
+///
+/// let longest = u32::try_from(FRAME_BYTES_MAX - PREFIX_BYTES).expect("16 MiB");
+/// assert!(frame_length(longest.to_be_bytes()).is_ok() && frame_length((longest + 1).to_be_bytes()).is_err());
+/// ```
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 /// The most bytes that a chunk or a file may carry: 8 MiB.
+///
+/// ```
+/// use kauri_wire::run::{ArtifactChunk, DATA_BYTES_MAX, RunFrame};
+///
+/// let data = vec![7; DATA_BYTES_MAX + 1];
+/// let chunk = |data| RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data });
+/// assert!(chunk(&data[1..]).append_to(&mut Vec::new()).is_ok());
+/// assert!(chunk(&data).append_to(&mut Vec::new()).is_err());
+/// ```
 pub const DATA_BYTES_MAX: usize = 8 << 20;
 
 const TOO_LONG: &str = "a frame of 16777216 bytes at most, with its prefix";
 
 /// How many bytes follow this prefix, so that a reader knows what to wait for before it makes room for it.
+///
+/// ```
+/// use kauri_wire::WireErrorKind;
+/// use kauri_wire::run::frame_length;
+///
+/// assert_eq!(frame_length([0, 0, 1, 2]), Ok(258));
+/// assert_eq!(frame_length(*b"HTTP").unwrap_err().kind, WireErrorKind::TooBig); // somebody speaks another language
+/// ```
 ///
 /// # Errors
 /// `TooBig` if they and the prefix are more than 16 MiB, `Format` if there are none.
@@ -72,6 +107,23 @@ pub enum RunFrame<'a> {
 }
 
 /// Part of an artifact. The artifact event that follows the last part commits them.
+///
+/// ```
+/// use kauri_wire::run::{ArtifactChunk, Frames, RunFrame};
+///
+/// let mut pipe = Vec::new();
+/// for (seq, data) in (1..).zip([&b"to be "[..], b"kept"]) {
+///     let is_last = seq == 2;
+///     RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "report", seq, is_last, data }).append_to(&mut pipe)?;
+/// }
+/// let mut whole = Vec::new();
+/// for frame in Frames::new(&pipe) {
+///     let RunFrame::ArtifactChunk(chunk) = frame? else { panic!("only chunks were written") };
+///     whole.extend_from_slice(chunk.data);
+/// }
+/// assert_eq!(whole, b"to be kept");
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArtifactChunk<'a> {
     /// Which artifact.
@@ -85,6 +137,16 @@ pub struct ArtifactChunk<'a> {
 }
 
 /// A file to be kept beside the run.
+///
+/// ```
+/// use kauri_wire::run::{FileWrite, RunFrame};
+///
+/// let mut frame = Vec::new();
+/// let page = FileWrite { write_id: 7, filename: "page.html", content_type: "text/html", data: b"<p>" };
+/// RunFrame::FileWrite(page).append_to(&mut frame)?;
+/// assert!(RunFrame::FileWrite(FileWrite { filename: "", ..page }).append_to(&mut frame).is_err());
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileWrite<'a> {
     /// What the answer refers to; 0 if none is wanted.
@@ -98,6 +160,16 @@ pub struct FileWrite<'a> {
 }
 
 /// The answer to a file write.
+///
+/// ```
+/// use kauri_wire::run::{FileWriteAck, Frames, RunFrame};
+///
+/// let refused = RunFrame::FileWriteAck(FileWriteAck { write_id: 7, ok: false, error: Some("the disk is full") });
+/// let mut pipe = Vec::new();
+/// refused.append_to(&mut pipe)?;
+/// assert_eq!(Frames::new(&pipe).next(), Some(Ok(refused)));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileWriteAck<'a> {
     /// Which write.
@@ -109,6 +181,17 @@ pub struct FileWriteAck<'a> {
 }
 
 /// How the executor ended.
+///
+/// ```
+/// use kauri_wire::run::{Frames, RunFrame, RunResult, RunStatus};
+///
+/// let result = RunResult { status: RunStatus::Error, message: Some("nobody answered"), error_type: None, stack: None, proxy_used: None };
+/// let mut pipe = Vec::new();
+/// RunFrame::RunResult(result).append_to(&mut pipe)?;
+/// let Some(Ok(RunFrame::RunResult(read))) = Frames::new(&pipe).next() else { panic!("a result was written") };
+/// assert_eq!((read.status, read.message), (RunStatus::Error, Some("nobody answered")));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RunResult<'a> {
     /// In one word.
@@ -125,6 +208,12 @@ pub struct RunResult<'a> {
 
 words! {
     /// How an executor ended, in one word.
+    ///
+    /// ```
+    /// use kauri_wire::run::RunStatus;
+    ///
+    /// assert_eq!(RunStatus::from_word("crash"), Some(RunStatus::Crash)); // the executor's fault, not the script's
+    /// ```
     RunStatus {
         /// As it should.
         Completed = "completed",
@@ -142,6 +231,20 @@ const RUN_RESULT: &str = "run_result";
 
 impl<'a> RunFrame<'a> {
     /// Reads the map of one frame, without its prefix.
+    ///
+    /// ```
+    /// use kauri_wire::pack::MapBuf;
+    /// use kauri_wire::run::{FileWriteAck, RunFrame};
+    ///
+    /// let mut map = MapBuf::new();
+    /// map.put("ok", true).put("write_id", 7_u64).put("type", "file_write_ack"); // in any order
+    /// let frame = map.view().encode();
+    /// assert_eq!(RunFrame::decode(&frame)?, RunFrame::FileWriteAck(FileWriteAck { write_id: 7, ok: true, error: None }));
+    ///
+    /// map.put("ok", false); // once more: which of the two counts?
+    /// assert!(RunFrame::decode(&map.view().encode()).is_err());
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// What [`Map::decode`] says, then `Format` for an unknown `type`, and for a key that is missing, twice there or of
@@ -172,6 +275,18 @@ impl<'a> RunFrame<'a> {
     }
 
     /// Writes the frame, prefix and all, to the end of `out`.
+    ///
+    /// ```
+    /// use kauri_wire::run::{ArtifactChunk, RunFrame};
+    ///
+    /// let mut out = b"before".to_vec();
+    /// let chunk = |seq| RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq, is_last: true, data: b"" });
+    /// assert!(chunk(0).append_to(&mut out).is_err(), "they are counted from 1");
+    /// assert_eq!(out, b"before");
+    /// chunk(1).append_to(&mut out)?;
+    /// assert!(out.starts_with(b"before\0\0\0"));
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     ///
     /// # Errors
     /// `TooBig` if the frame would be longer than 16 MiB or its data longer than 8 MiB, `Invalid` if a reader would refuse
@@ -340,6 +455,19 @@ fn decode_run_result(map: Map<'_>) -> Result<RunResult<'_>, WireError> {
 ///
 /// A frame that cannot be read is an error, and the next one follows it, because the prefix said where. A buffer that ends
 /// inside a frame is an error and the end; so is a prefix that no frame can have.
+///
+/// ```
+/// use kauri_wire::run::{FileWriteAck, Frames, RunFrame};
+///
+/// let ack = |write_id| RunFrame::FileWriteAck(FileWriteAck { write_id, ok: true, error: None });
+/// let mut pipe = Vec::new();
+/// ack(1).append_to(&mut pipe)?;
+/// pipe.extend_from_slice(&[0, 0, 0, 1, 0xc0]); // nil: no frame, but it says how long it is
+/// ack(2).append_to(&mut pipe)?;
+/// let read: Vec<_> = Frames::new(&pipe).map(|frame| frame.ok()).collect();
+/// assert_eq!(read, [Some(ack(1)), None, Some(ack(2))]);
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],
@@ -348,12 +476,32 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// The frames of this buffer.
+    ///
+    /// ```
+    /// use kauri_wire::run::Frames;
+    ///
+    /// assert!(Frames::new(b"").next().is_none());
+    /// assert!(Frames::new(b"\0\0").next().is_some_and(|frame| frame.is_err())); // it ends inside one
+    /// ```
     #[must_use]
     pub const fn new(buffer: &'a [u8]) -> Self {
         Self { rest: buffer, at: 0 }
     }
 
     /// The offset of the next frame.
+    ///
+    /// ```
+    /// use kauri_wire::run::{FileWriteAck, Frames, RunFrame};
+    ///
+    /// let mut pipe = Vec::new();
+    /// RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: true, error: None }).append_to(&mut pipe)?;
+    /// let whole = pipe.len();
+    /// pipe.extend_from_slice(b"\0\0\0\x09half"); // the rest is under way
+    /// let mut frames = Frames::new(&pipe);
+    /// assert!(frames.next().is_some_and(|frame| frame.is_ok()));
+    /// assert_eq!(frames.at(), whole); // what is before it need not be kept
+    /// # Ok::<(), kauri_wire::WireError>(())
+    /// ```
     #[must_use]
     pub const fn at(&self) -> usize {
         self.at

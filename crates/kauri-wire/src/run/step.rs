@@ -10,6 +10,17 @@ use crate::run::fields::pick;
 use crate::run::frame::{DATA_BYTES_MAX, check_data, check_texts};
 
 /// The version of these two frames.
+///
+/// ```
+/// use kauri_wire::run::STEPS_VERSION;
+///
+/// /// Whether a command may ask: by what `KAURI_STEPS` in its environment says.
+/// fn may_ask(told: Option<&str>) -> bool {
+///     told.and_then(|version| version.parse().ok()) == Some(STEPS_VERSION)
+/// }
+/// assert!(may_ask(Some("1")));
+/// assert!(!may_ask(Some("2")) && !may_ask(None));
+/// ```
 pub const STEPS_VERSION: u32 = 1;
 
 pub(crate) const STEP_REQUEST: &str = "step_request";
@@ -17,6 +28,12 @@ pub(crate) const STEP_ANSWER: &str = "step_answer";
 
 words! {
     /// What an executor asks for.
+    ///
+    /// ```
+    /// use kauri_wire::run::StepWish;
+    ///
+    /// assert_eq!(StepWish::SleepUntil.as_str(), "sleep_until");
+    /// ```
     StepWish {
         /// What the step `name` recorded before, if it did.
         Recall = "recall",
@@ -45,6 +62,12 @@ words! {
 
 words! {
     /// What a wish came to.
+    ///
+    /// ```
+    /// use kauri_wire::run::StepStatus;
+    ///
+    /// assert_eq!(StepStatus::Absent.to_string(), "absent"); // the answer to a first `recall`
+    /// ```
     StepStatus {
         /// It is so. `data` is a result or a signal; `text` is the run that was made, or how a job ended.
         Done = "done",
@@ -64,6 +87,16 @@ words! {
 }
 
 /// What an executor asks for, one wish after the other: the next when this one was answered.
+///
+/// ```
+/// use kauri_wire::run::{Frames, RunFrame, StepRequest, StepWish};
+///
+/// let request = StepRequest { data: Some(b"12 apples"), ..StepRequest::new(2, StepWish::Record, "count") };
+/// let mut pipe = Vec::new();
+/// RunFrame::StepRequest(request).append_to(&mut pipe)?;
+/// assert_eq!(Frames::new(&pipe).next(), Some(Ok(RunFrame::StepRequest(request))));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepRequest<'a> {
     /// What the answer refers to: 1 or more, and greater than that of the wish before.
@@ -84,6 +117,14 @@ pub struct StepRequest<'a> {
 
 impl<'a> StepRequest<'a> {
     /// A wish with a name alone.
+    ///
+    /// ```
+    /// use kauri_wire::run::{RunFrame, StepRequest, StepWish};
+    ///
+    /// let encode = |wish| RunFrame::StepRequest(StepRequest::new(1, wish, "count")).append_to(&mut Vec::new());
+    /// assert!(encode(StepWish::Recall).is_ok()); // a name is all it needs
+    /// assert!(encode(StepWish::Record).is_err()); // of what?
+    /// ```
     #[must_use]
     pub const fn new(request_id: u64, wish: StepWish, name: &'a str) -> Self {
         Self { request_id, wish, name, data: None, due_ms: None, text: None, params: None }
@@ -156,6 +197,17 @@ impl<'a> StepRequest<'a> {
 }
 
 /// The answer to a wish.
+///
+/// ```
+/// use kauri_wire::run::{Frames, RunFrame, StepAnswer, StepStatus};
+///
+/// let answer = StepAnswer { request_id: 2, status: StepStatus::Done, data: Some(b"12 apples"), text: None };
+/// let mut pipe = Vec::new();
+/// RunFrame::StepAnswer(answer).append_to(&mut pipe)?;
+/// let Some(Ok(RunFrame::StepAnswer(read))) = Frames::new(&pipe).next() else { panic!("an answer was written") };
+/// assert_eq!((read.request_id, read.data), (2, Some(&b"12 apples"[..])));
+/// # Ok::<(), kauri_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepAnswer<'a> {
     /// Which wish.
