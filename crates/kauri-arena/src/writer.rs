@@ -124,6 +124,17 @@ impl<R: Send + Sync> Writer<R> {
     }
 
     /// Moves time on to a stamp at least, at which pages of an earlier life were born: those taken from the next tick on are younger.
+    ///
+    /// ```
+    /// use kauri_arena::{Arena, Stamp};
+    ///
+    /// let (_arena, mut writer) = Arena::new(256, Stamp::FIRST, ());
+    /// let found = Stamp::new(40).expect("not zero"); // in a page that was written before a crash
+    /// writer.pass(found);
+    /// assert!(writer.tick() > found);
+    /// writer.pass(found); // time does not go back
+    /// assert!(writer.now() > found);
+    /// ```
     pub fn pass(&mut self, stamp: Stamp) {
         self.attach();
         self.now = self.now.max(stamp);

@@ -45,13 +45,26 @@ const REFER: u8 = 7;
 /// One operation of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation<'a> {
-    Table { types: &'a str, name: &'a str },
-    Put { key: &'a [u8], value: &'a [u8] },
-    Remove { key: &'a [u8] },
-    Drop { name: &'a str },
+    Table {
+        types: &'a str,
+        name: &'a str,
+    },
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Remove {
+        key: &'a [u8],
+    },
+    Drop {
+        name: &'a str,
+    },
     Pages,
     /// A put of a value that is in the file already.
-    Refer { key: &'a [u8], run: Referred },
+    Refer {
+        key: &'a [u8],
+        run: Referred,
+    },
 }
 
 /// Where a value is that went through to the file: in one run.

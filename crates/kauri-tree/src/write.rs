@@ -334,7 +334,8 @@ impl<'a> WriteTxn<'a> {
         let State { pager, turn, page_bytes, .. } = self.turn.state();
         let page_bytes = *page_bytes;
         let prefers = turn.as_ref().is_some_and(|turn| turn.body.prefers_references());
-        let refers = prefers && overflow::run_pages(page_bytes, value.len()).is_some_and(|pages| pager.can_go_through(pages));
+        let refers =
+            prefers && overflow::run_pages(page_bytes, value.len()).is_some_and(|pages| pager.can_go_through(pages));
         let referred = Cell::new(None);
         let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
             let reference = if refers {
