@@ -667,7 +667,7 @@ impl Store {
         &self.shared.arena
     }
 
-    /// How the store stands.
+    /// How the store stands. It waits for the writer's turn, and has it for a moment.
     ///
     /// ```
     /// use kauri_tree::{Store, Table, Write};

@@ -167,7 +167,8 @@
 //! began it. What it has so far is seen by that thread alone, and by those to which it lends a [`View`].
 //!
 //! A thread that has a transaction open must not begin another: it would wait for itself, for ever. It [nests](WriteTxn::nest) one instead. The same goes for whatever else needs the
-//! writer's turn: [`Store::commit`], [`pin`](Store::pin), [`unpin`](Store::unpin), [`checkpoint`](Store::checkpoint), [`compact`](Store::compact), [`fork`](Store::fork), [`restore_from`](Store::restore_from).
+//! writer's turn: [`Store::commit`], [`commit_early`](Store::commit_early), [`pin`](Store::pin), [`unpin`](Store::unpin), [`checkpoint`](Store::checkpoint), [`compact`](Store::compact),
+//! [`fork`](Store::fork), [`restore_from`](Store::restore_from), [`stat`](Store::stat), [`verify`](Store::verify).
 //! If code panics in a transaction, that one is rolled back, and the store goes on.
 //!
 //! ```

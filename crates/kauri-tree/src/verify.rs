@@ -38,7 +38,8 @@ pub struct Report {
 
 impl Store {
     /// Looks at every page: whether each tree is one, and whether every page is used once,
-    /// kept for a pin, free, or waiting for a reader. The trees of pins are looked at too, each whole.
+    /// kept for a pin, free, or waiting for a reader. The trees of pins are looked at too, each whole. It has the writer's turn: others
+    /// read meanwhile, and nobody writes.
     ///
     /// # Errors
     /// The first fault found.

@@ -329,7 +329,7 @@ fn bound(until: Option<&[u8]>) -> Bound<&[u8]> {
 /// put(12)?; // a transaction of its own
 /// drop(watch);
 /// put(11)?;
-/// assert_eq!(seen.iter().count(), 1);
+/// assert_eq!(seen.try_iter().count(), 1);
 /// # Ok::<(), kauri_tree::Error>(())
 /// ```
 #[must_use = "whoever drops it watches no more"]

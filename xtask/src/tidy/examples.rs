@@ -73,7 +73,7 @@ fn without_example(text: &str) -> Vec<(usize, String)> {
         let item = item(code, in_trait, &about);
         if about.is_for_tests() {
             inside.push(Inside { what: Block::ForTests, depth });
-        } else if code.trim_start().starts_with("pub trait ") {
+        } else if is_trait(code) {
             inside.push(Inside { what: Block::Trait, depth });
         }
         let for_tests = inside.iter().any(|inside| inside.what == Block::ForTests);
@@ -101,6 +101,10 @@ fn item<'c>(code: &'c str, in_trait: bool, about: &About<'_>) -> Option<&'c str>
         _ => return None,
     };
     Some(first_word(name)).filter(|name| !name.is_empty())
+}
+
+fn is_trait(code: &str) -> bool {
+    ["pub trait ", "pub unsafe trait "].iter().any(|start| code.trim_start().starts_with(start))
 }
 
 /// The docs and attributes that stand above an item.
@@ -199,6 +203,7 @@ mod tests {
             &format!("{EXAMPLE}pub trait A<T>\nwhere\n    T: Copy,\n{{\n{body}    unsafe fn c();\n}}\nfn d() {{}}"),
             &[(12, "a"), (18, "c")],
         );
+        check(&format!("{EXAMPLE}pub unsafe trait A {{\n    fn a();\n}}"), &[(7, "a")]);
         check(&format!("trait A {{\n{body}}}\nimpl A for B {{\n{body}}}"), &[]);
         check(&format!("{EXAMPLE}pub trait A {{}}\nfn a() {{\n    fn b() {{}}\n}}"), &[]);
     }
