@@ -48,9 +48,8 @@ const WRITE_BYTES_MAX: usize = 256 << 10;
 /// they are more than this part.
 const CUT_SHARE: u64 = 8;
 
-/// Fewer free pages side by side are not worth a call, unless more than this part of all, one of so many, are free.
+/// Fewer free pages side by side are not given back: each call takes its time, and a file of many small pieces is slow from then on.
 const GIVE_BACK_PAGES_MIN: u32 = 16;
-const GIVE_ALL_SHARE: u64 = 4;
 
 /// So many times as long is the log's ring when it is made longer.
 const RING_GROWTH: u32 = 4;
@@ -340,25 +339,23 @@ impl Durable {
             return Vec::new();
         }
         state.pager.reclaim();
-        let rooms = self.free_rooms(&state.pager);
+        let rooms = self.free_rooms(state);
         if !rooms.is_empty() {
             *stage = Stage::GivingBack;
         }
         rooms
     }
 
-    fn free_rooms(&self, pager: &Pager<Catalog>) -> Vec<Range<u64>> {
-        let mut free = pager.free().clone();
+    fn free_rooms(&self, state: &State) -> Vec<Range<u64>> {
+        let mut free = state.pager.free().clone();
         if planted!(GiveBackWaiting) {
-            pager.waiting().for_each(|page| free.insert(page));
+            state.pager.waiting().for_each(|page| free.insert(page));
         }
-        let is_share = |share: u64| free.len() as u64 * share > u64::from(pager.end());
-        let runs = match (is_share(GIVE_ALL_SHARE), is_share(CUT_SHARE)) {
-            (true, _) => free.runs(1),
-            (false, true) => free.runs(GIVE_BACK_PAGES_MIN),
-            (false, false) => Vec::new(),
-        };
-        runs.into_iter().map(|run| self.file.offset(run.start)..self.file.offset(run.end)).collect()
+        if free.len() as u64 * CUT_SHARE <= state.pages() {
+            return Vec::new();
+        }
+        let rooms = free.runs(GIVE_BACK_PAGES_MIN).into_iter();
+        rooms.map(|run| self.file.offset(run.start)..self.file.offset(run.end)).collect()
     }
 
     /// Gives room of the file back to the disk. Where that fails, the file keeps it.
@@ -390,7 +387,7 @@ impl Durable {
         if u64::from(state.pager.free_tail()) * CUT_SHARE > u64::from(state.pager.end()) {
             self.checkpoint_in_turn(state, None)?;
         }
-        let _kept = self.discard(self.free_rooms(&state.pager));
+        let _kept = self.discard(self.free_rooms(state));
         Ok(())
     }
 }

@@ -100,6 +100,7 @@ impl Store {
         let done = self.compact_rounds(&mut compaction);
         self.set_cut_all(false);
         done?;
+        self.give_back();
         compaction.bytes_after = durable.file.disk().len()?;
         Ok(compaction)
     }
@@ -140,7 +141,7 @@ impl Store {
 
     /// Lets the file forget what only the checkpoints before the last had, and cuts it.
     fn release(&self) -> Result<()> {
-        self.checkpoint()?;
-        self.checkpoint()
+        self.write_out()?;
+        self.write_out()
     }
 }

@@ -444,6 +444,11 @@ impl<R: Send + Sync> Pager<R> {
         }
     }
 
+    /// Whether somebody holds a version besides that of the last checkpoint.
+    pub(crate) fn is_read(&mut self) -> bool {
+        self.writer.scan().len() > 1
+    }
+
     fn set_free(&mut self, run: Run) {
         for page in run.iter() {
             self.free.insert(page);

@@ -22,6 +22,9 @@ use crate::snapshot::Snapshot;
 use crate::watch::Watches;
 use crate::write::WriteTxn;
 
+/// A store is made shorter by whoever asks for a checkpoint when more than this part of its pages, one of so many, is free.
+const SPARSE_SHARE: u64 = 4;
+
 /// Whoever holds it has the writer's turn. Waiting is in line: a turn that was waited for too long goes to the one who waits, not
 /// to whoever comes by (the lock hands itself on, about every half millisecond).
 pub(crate) type TurnGuard<'a> = parking_lot::MutexGuard<'a, State>;
@@ -361,6 +364,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Whether so much is free that the store is worth being made shorter.
+    fn is_sparse(&self) -> bool {
+        let mut state = self.turn();
+        state.pager.reclaim();
+        // What somebody reads stays where it is: moved, it would take room twice.
+        self.durable.is_some()
+            && !state.pager.is_read()
+            && state.pager.free().len() as u64 * SPARSE_SHARE > state.pages()
+    }
+
     /// Gives the room of free pages back to the disk, if there is much of it; only the beginning is in the turn.
     fn give_back(&self) {
         if let Some(durable) = &self.durable {
@@ -395,9 +408,10 @@ impl Store {
         Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default(), watches: Arc::default() }) }
     }
 
-    /// Writes everything that was committed to its pages, empties the log, and gives the room of pages that are free back to the disk, if
-    /// there is much of it. Others can write meanwhile. This happens by itself when the store is closed; when the log is half full too,
-    /// but for the room, which whoever writes so much will need again.
+    /// Writes everything that was committed to its pages, empties the log, and gives the room of free pages back to the disk where many lie
+    /// side by side. If more than a quarter of the pages is free, and nobody holds a snapshot, the store is made shorter too, as by
+    /// [`compact`](Self::compact). Others can write meanwhile. By itself a checkpoint is made when the log is half full, and when the store is closed; then free pages stay
+    /// where they are, for whoever writes next.
     ///
     /// # Errors
     /// If the disk fails. What was committed stays committed.
@@ -416,9 +430,23 @@ impl Store {
     /// # Ok::<(), kauri_tree::Error>(())
     /// ```
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.inner.checkpoint(|_| true, &mut || ())?;
-        self.shared.inner.give_back();
+        self.write_out()?;
+        if self.shared.inner.is_sparse() {
+            self.compact()?;
+        } else {
+            self.give_back();
+        }
         Ok(())
+    }
+
+    /// Gives the room of free pages back to the disk, if there is much of it.
+    pub(crate) fn give_back(&self) {
+        self.shared.inner.give_back();
+    }
+
+    /// Makes a checkpoint, and leaves free pages where they are.
+    pub(crate) fn write_out(&self) -> Result<()> {
+        self.shared.inner.checkpoint(|_| true, &mut || ())
     }
 
     /// Returns when everything that was committed before, however, is on stable storage.
@@ -688,7 +716,7 @@ impl Store {
     pub fn stat(&self) -> Stat {
         let state = self.shared.inner.turn();
         let (free, waiting) = (state.pager.free().len(), state.pager.waiting().count());
-        let pages = (state.pager.end() - state.first_page()) as usize;
+        let pages = usize::try_from(state.pages()).expect("page numbers have 32 bits");
         let ring = state.turn.as_ref().map(|turn| &turn.ring);
         Stat {
             page_bytes: state.page_bytes,
@@ -703,6 +731,11 @@ impl Store {
 }
 
 impl State {
+    /// How many pages there are for trees, used and free.
+    pub(crate) fn pages(&self) -> u64 {
+        u64::from(self.pager.end() - self.first_page())
+    }
+
     /// The first page that a tree can have.
     pub(crate) fn first_page(&self) -> u32 {
         self.turn.as_ref().map_or(1, |turn| LOG_PAGE + turn.meta.log_pages)
