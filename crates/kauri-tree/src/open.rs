@@ -342,10 +342,11 @@ fn newest_pages(file: &StoreFile, meta: &Meta, log: &[u8]) -> Result<Option<Meta
     Ok(None)
 }
 
-/// Takes the runs that the log names, so that nothing else is made there when it is done again. How many records it has whose runs are there.
+/// Takes the runs that the log names, so that nothing else is made there when it is done again. How many records there are to be done: up to
+/// the first whose pages are not there.
 fn adopt_referred(file: &StoreFile, pager: &mut Pager<Catalog>, mut ring: Ring, log: &[u8]) -> Result<usize> {
     let mut records = 0;
-    while let Some(body) = ring.read(log) {
+    while let Some(body) = ring.read(log).filter(|body| PagesRecord::decode(body).is_none()) {
         let Some(runs) = referred_by(file, body)? else { break };
         for (run, birth) in runs {
             file.raise_newest(birth);
@@ -378,7 +379,7 @@ fn replay(state: &mut State, ring: &mut Ring, log: &[u8], records: usize) -> Res
     for index in 0.. {
         let before = ring.clone();
         let Some(body) = ring.read(log) else { break };
-        if PagesRecord::decode(body).is_some() || index == records {
+        if index == records {
             // Its pages are not there: neither it nor what followed was promised to survive, and neither may follow what comes now.
             if !planted!(FollowLostPages) {
                 *ring = before;

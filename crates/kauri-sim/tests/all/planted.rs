@@ -31,7 +31,8 @@ const SEARCHES: [(&str, &str, Search); 12] = [
     ("damage", "damaged files", damage),
     ("copies", "points", copies),
     ("more maps", "operations", |tried| maps(2..20, tried)),
-    ("more crashes", "points", |tried| crashes(12..30, tried)),
+    // The first of them has records that follow lost pages, which few have.
+    ("more crashes", "points", |tried| crashes(45..46, tried).and_then(|()| crashes(12..29, tried))),
 ];
 
 /// All seeds together do a twentieth of the operations of the test command.

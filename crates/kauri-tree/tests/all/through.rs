@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use kauri_tree::disk::MemoryDisk;
+use kauri_tree::disk::{Disk, MemoryDisk, Open};
 use kauri_tree::{Durability, Options, Read, Store, Table, Write, WriteTxn};
 
 use crate::places::copy;
@@ -218,4 +218,46 @@ fn what_a_log_names_is_there_in_the_next_life_and_the_one_after() {
             disk = left;
         }
     }
+}
+
+#[test]
+fn what_is_named_behind_lost_pages_is_free_again() {
+    let mut disk = MemoryDisk::new();
+    let options = Options::new().page_bytes(512).log_bytes(1 << 21).keeper(false);
+    let store = options.open(&disk, "store").unwrap();
+    let mut txn = store.begin();
+    txn.put(&ROWS, 1, b"one").unwrap();
+    txn.commit_with(Durability::None).unwrap();
+    let (first, before) = (content(&store.snapshot()), bytes(&disk));
+    let mut txn = store.begin();
+    load(&mut txn, &OTHERS, &(0..5000).map(|row| (row, vec![7; 60])).collect());
+    txn.commit_with(Durability::None).unwrap();
+    let loaded = bytes(&disk);
+    let mut txn = store.begin();
+    for row in 0..40 {
+        txn.put(&ROWS, row, &[8; 2000]).unwrap();
+    }
+    txn.commit_with(Durability::None).unwrap();
+    assert!(store.stat().log_used_bytes < 40 * 2000, "the log names values");
+    assert_eq!(found(&disk).len(), 40);
+
+    // A page of the load never reached the disk.
+    let lost =
+        loaded.chunks(512).skip(2 + (1 << 21) / 512).position(|page| page[17] == 0 && page.contains(&7)).unwrap();
+    let at = (2 + (1 << 21) / 512 + lost) * 512;
+    assert!(before.get(at..).is_none_or(|rest| rest.iter().take(512).all(|&byte| byte == 0)));
+    let left = copy(&disk);
+    drop(store);
+    disk = left;
+    disk.open("store", Open::ReadWrite).unwrap().write_at(at as u64, &[0; 512]).unwrap();
+    let store = options.open(&disk, "store").unwrap();
+    assert!(content(&store.snapshot()) == first, "the load is lost, and what came after it");
+    store.verify().unwrap();
+}
+
+fn bytes(disk: &MemoryDisk) -> Vec<u8> {
+    let file = disk.open("store", Open::ReadOnly).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes
 }
