@@ -59,50 +59,50 @@ pub(crate) struct BorrowedArm<'a> {
     pub(crate) message: Borrowed<'a>,
 }
 
-/// A message that owns its parts, for prost.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ProstOwned {
-    #[prost(uint32, tag = "1")]
-    pub(crate) kind: u32,
-    #[prost(uint32, tag = "2")]
-    pub(crate) flags: u32,
-    #[prost(sfixed64, tag = "3")]
-    pub(crate) to: i64,
-    #[prost(sfixed64, tag = "4")]
-    pub(crate) route_worker: i64,
-    #[prost(sfixed64, tag = "5")]
-    pub(crate) route_timestamp: i64,
-    #[prost(sfixed64, optional, tag = "6")]
-    pub(crate) sender: Option<i64>,
-    #[prost(bytes = "vec", tag = "7")]
-    pub(crate) id: Vec<u8>,
-    #[prost(bytes = "vec", optional, tag = "8")]
-    pub(crate) trace: Option<Vec<u8>>,
-    #[prost(bytes = "vec", tag = "9")]
-    pub(crate) payload: Vec<u8>,
+/// A message for prost, with parts of one type.
+macro_rules! prost_message {
+    ($(#[$doc:meta])* $name:ident, $bytes:tt, $part:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, prost::Message)]
+        pub(crate) struct $name {
+            #[prost(uint32, tag = "1")]
+            pub(crate) kind: u32,
+            #[prost(uint32, tag = "2")]
+            pub(crate) flags: u32,
+            #[prost(sfixed64, tag = "3")]
+            pub(crate) to: i64,
+            #[prost(sfixed64, tag = "4")]
+            pub(crate) route_worker: i64,
+            #[prost(sfixed64, tag = "5")]
+            pub(crate) route_timestamp: i64,
+            #[prost(sfixed64, optional, tag = "6")]
+            pub(crate) sender: Option<i64>,
+            #[prost(bytes = $bytes, tag = "7")]
+            pub(crate) id: $part,
+            #[prost(bytes = $bytes, optional, tag = "8")]
+            pub(crate) trace: Option<$part>,
+            #[prost(bytes = $bytes, tag = "9")]
+            pub(crate) payload: $part,
+        }
+
+        impl From<&Message> for $name {
+            fn from(message: &Message) -> Self {
+                let Owned { kind, flags, to, route_worker, route_timestamp, sender, id, trace, payload } = message.into();
+                let (kind, flags) = (kind.into(), flags.into());
+                let (id, trace, payload) = (id.into(), trace.map(<$part>::from), payload.into());
+                Self { kind, flags, to, route_worker, route_timestamp, sender, id, trace, payload }
+            }
+        }
+    };
 }
 
-/// A message that shares its parts with the buffer it came from, for prost.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ProstShared {
-    #[prost(uint32, tag = "1")]
-    pub(crate) kind: u32,
-    #[prost(uint32, tag = "2")]
-    pub(crate) flags: u32,
-    #[prost(sfixed64, tag = "3")]
-    pub(crate) to: i64,
-    #[prost(sfixed64, tag = "4")]
-    pub(crate) route_worker: i64,
-    #[prost(sfixed64, tag = "5")]
-    pub(crate) route_timestamp: i64,
-    #[prost(sfixed64, optional, tag = "6")]
-    pub(crate) sender: Option<i64>,
-    #[prost(bytes = "bytes", tag = "7")]
-    pub(crate) id: Bytes,
-    #[prost(bytes = "bytes", optional, tag = "8")]
-    pub(crate) trace: Option<Bytes>,
-    #[prost(bytes = "bytes", tag = "9")]
-    pub(crate) payload: Bytes,
+prost_message! {
+    /// A message that owns its parts, for prost.
+    ProstOwned, "vec", Vec<u8>
+}
+prost_message! {
+    /// A message that shares its parts with the buffer it came from, for prost.
+    ProstShared, "bytes", Bytes
 }
 
 /// An armed timer, for prost.
@@ -143,30 +143,6 @@ impl<'a> From<&'a Message> for Borrowed<'a> {
             trace: message.trace.as_ref().map(TraceId::as_bytes),
             payload: &message.payload,
         }
-    }
-}
-
-impl From<&Message> for ProstOwned {
-    fn from(message: &Message) -> Self {
-        Self {
-            kind: message.kind as u32,
-            flags: message.flags.bits().into(),
-            to: message.to.0,
-            route_worker: message.route.worker.0,
-            route_timestamp: message.route.timestamp.0,
-            sender: message.from.map(|worker| worker.0),
-            id: message.id.as_bytes().into(),
-            trace: message.trace.as_ref().map(|trace| trace.as_bytes().into()),
-            payload: message.payload.clone(),
-        }
-    }
-}
-
-impl From<&Message> for ProstShared {
-    fn from(message: &Message) -> Self {
-        let ProstOwned { kind, flags, to, route_worker, route_timestamp, sender, id, trace, payload } = message.into();
-        let (id, trace, payload) = (id.into(), trace.map(Bytes::from), payload.into());
-        Self { kind, flags, to, route_worker, route_timestamp, sender, id, trace, payload }
     }
 }
 

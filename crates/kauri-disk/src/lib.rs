@@ -20,6 +20,8 @@
 mod memory;
 #[cfg(all(unix, feature = "os"))]
 mod os;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::ops::Range;
 use std::{fmt, io};

@@ -19,7 +19,6 @@
 
 mod acks;
 mod book;
-mod busy;
 mod conformance;
 mod content;
 mod corruption;
@@ -28,8 +27,10 @@ mod disk;
 mod effect;
 mod explore;
 mod fault;
+mod forgets;
 mod ground;
 mod image;
+mod interruption;
 mod medley;
 mod point;
 mod rng;
@@ -43,15 +44,16 @@ mod walk;
 mod world;
 
 pub use acks::{Acks, Progress};
-pub use busy::BusyDisk;
 pub use conformance::conformance;
 pub use corruption::Corruption;
 pub use crash::{Plan, Round, Stops};
 pub use disk::SimDisk;
 pub use explore::{Engine, Explorer, Report, Violation};
 pub use fault::{Call, Failure, Fault, FaultKind, Hits};
+pub use forgets::Forgets;
 pub use ground::DiskGround;
 pub use image::Image;
+pub use interruption::Interruption;
 pub use medley::Medley;
 pub use point::{BadPoint, CrashPath, CrashPoint, Flight, Variant};
 pub use rng::Rng;

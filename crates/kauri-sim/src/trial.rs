@@ -12,9 +12,9 @@ use kauri_tree::{
 };
 
 use crate::acks::{Acks, Progress};
-use crate::busy::BusyDisk;
 use crate::disk::SimDisk;
 use crate::explore::Engine;
+use crate::interruption::Interruption;
 use crate::rng::Rng;
 
 /// The name of the store's file.
@@ -654,10 +654,10 @@ impl Life {
     }
 
     /// Lets some commits happen in the middle of one write of pages in three.
-    fn interrupt(&self, disk: &BusyDisk) {
+    fn interrupt(&self, interruption: &Interruption) {
         let life = self.clone();
         let mut rng = Rng::new(self.trial.seed);
-        disk.set_work(move || {
+        interruption.set_work(move || {
             // Some at once now and then, so that the log comes round.
             let commits = if rng.chance(1, 3) { rng.below(6) } else { 0 };
             for _ in 0..commits {
@@ -671,7 +671,7 @@ impl Life {
 impl Engine for StoreTrial {
     fn live(&self, disk: &SimDisk, acks: &Acks) -> Result<(), String> {
         let page_bytes = self.page_bytes as u64;
-        let disk = BusyDisk::new(disk, 2 * page_bytes..(2 + self.log_pages()) * page_bytes);
+        let (disk, interruption) = Interruption::of(disk, 2 * page_bytes..(2 + self.log_pages()) * page_bytes);
         let store = self.open(&disk)?;
         // A snapshot that is held over everything must not change what is kept.
         let snapshot = store.snapshot();
@@ -679,9 +679,9 @@ impl Engine for StoreTrial {
         let begun = Arc::new(Mutex::new(held));
         let landing = Arc::default();
         let life = Life { trial: self.clone(), store: store.clone(), acks: acks.clone(), begun, landing };
-        life.interrupt(&disk);
+        life.interrupt(&interruption);
         let lived = (0..self.commits).try_for_each(|_| life.commit());
-        disk.clear_work();
+        interruption.clear_work();
         lived?;
         compare(&snapshot, &self.model_of(&snapshot)?)
     }

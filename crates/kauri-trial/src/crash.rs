@@ -14,9 +14,8 @@ use kauri_ledger::{
     ActionRow, Actions, Artifact, Audit, Begin, Clock, Decision, Finding, Ground, Invariant, ManualClock,
     Reconciliation, Redactor, Rows, Status, Timestamp, check_actions, verify_audit,
 };
-use kauri_sim::{Acks, Engine, Progress, Rng, SimDisk};
+use kauri_sim::{Acks, Engine, Forgets, Progress, Rng, SimDisk};
 
-use crate::forgetful::{Forgetful, Forgets};
 use crate::rows::LogRows;
 
 const WORLD: &str = "world";
@@ -92,7 +91,7 @@ impl LedgerTrial {
     }
 
     fn open(&self, disk: &SimDisk) -> Result<Opened, String> {
-        let disk: Arc<dyn Disk> = Arc::new(Forgetful { disk: disk.clone(), forgets: self.forgets });
+        let disk: Arc<dyn Disk> = Arc::new(self.forgets.of(disk));
         let rows = Arc::new(LogRows::open(&disk).map_err(words)?);
         // Time goes on with the actions, some hours each: days end during a life and between lives.
         let clock = Arc::new(ManualClock::new(Timestamp(BEGINNING + 5 * HOUR_MS * held(&rows.all()).cast_signed())));

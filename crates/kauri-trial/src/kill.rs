@@ -8,14 +8,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "a trial at the edge: processes, files and the clock are what it tries")]
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fs, io};
 
-use kauri_disk::{Disk, File, Open, OsDisk};
+use kauri_disk::OsDisk;
+use kauri_disk::testing::{Call, TwistedDisk};
 use kauri_ledger::{
     ActionRow, Actions, Anchor, Artifact, Begin, Database, Decision, Ground, Home, Ledger, Mark, Redactor, Rows,
     Settled, Standing, Status, SystemClock,
@@ -171,8 +172,8 @@ fn open(home: &Home) -> Result<(Actions, Arc<dyn Rows>), String> {
     let database = Database::open(&runtime, clock.clone(), |_| {}).map_err(words)?;
     let rows: Arc<dyn Rows> = Arc::new(DyingRows(database));
     let ground = Ground {
-        journal: Arc::new(DyingDisk(OsDisk::new(runtime).map_err(words)?)),
-        artifacts: Arc::new(DyingDisk(OsDisk::new(artifacts).map_err(words)?)),
+        journal: Arc::new(dying(OsDisk::new(runtime).map_err(words)?)),
+        artifacts: Arc::new(dying(OsDisk::new(artifacts).map_err(words)?)),
         rows: Arc::clone(&rows),
         audit: Some(audit),
         clock,
@@ -223,67 +224,18 @@ fn die() -> ! {
 }
 
 /// Files of the system; step 4 ends when the directory of an artifact is synced, step 6 when the journal's line of an end is.
-struct DyingDisk(OsDisk);
-
-#[derive(Debug)]
-struct DyingFile(Box<dyn File>);
-
-impl Disk for DyingDisk {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(DyingFile(self.0.open(name, how)?)))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.0.sync_dir()?;
-        after(4);
-        Ok(())
-    }
-}
-
-impl File for DyingFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_durable_at(at, bytes)?;
-        if String::from_utf8_lossy(bytes).contains(r#""status":"COMPLETED""#) {
-            after(6);
+fn dying(disk: OsDisk) -> TwistedDisk<OsDisk> {
+    TwistedDisk::new(disk, |call, go| {
+        go()?;
+        match call {
+            Call::SyncDir => after(4),
+            Call::WriteDurableAt(_, _, bytes) if String::from_utf8_lossy(bytes).contains(r#""status":"COMPLETED""#) => {
+                after(6);
+            }
+            _ => {}
         }
         Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.0.sync_name()
-    }
+    })
 }
 
 /// The database; step 5 ends when it says that the action is completed.

@@ -13,9 +13,7 @@ pub mod kill;
 pub mod race;
 
 mod crash;
-mod forgetful;
 mod rows;
 
 pub use crash::LedgerTrial;
-pub use forgetful::{Forgetful, Forgets};
 pub use rows::LogRows;

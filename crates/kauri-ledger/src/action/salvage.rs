@@ -135,86 +135,23 @@ impl Salvage {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use kauri_disk::MemoryDisk;
+    use kauri_disk::testing::{Call, TwistedDisk};
 
     use super::*;
 
-    /// A disk on which one call fails: the last that is allowed.
-    struct Failing {
-        disk: MemoryDisk,
-        allowed: Arc<AtomicU32>,
-    }
-
-    #[derive(Debug)]
-    struct FailingFile(Box<dyn File>, Arc<AtomicU32>);
-
-    fn spend(allowed: &AtomicU32) -> io::Result<()> {
-        let spent = allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        spent.map(drop).map_err(|_| io::Error::other("ordered"))
-    }
-
-    impl Disk for Failing {
-        fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-            spend(&self.allowed)?;
-            Ok(Box::new(FailingFile(self.disk.open(name, how)?, Arc::clone(&self.allowed))))
-        }
-
-        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-            spend(&self.allowed)?;
-            self.disk.rename(from, to)
-        }
-
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.disk.remove(name)
-        }
-
-        fn names(&self) -> io::Result<Vec<String>> {
-            spend(&self.allowed)?;
-            self.disk.names()
-        }
-
-        fn sync_dir(&self) -> io::Result<()> {
-            spend(&self.allowed)?;
-            self.disk.sync_dir()
-        }
-    }
-
-    impl File for FailingFile {
-        fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-            spend(&self.1)?;
-            self.0.read_at(at, bytes)
-        }
-
-        fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-            spend(&self.1)?;
-            self.0.write_at(at, bytes)
-        }
-
-        fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-            self.0.write_durable_at(at, bytes)
-        }
-
-        fn len(&self) -> io::Result<u64> {
-            spend(&self.1)?;
-            self.0.len()
-        }
-
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            spend(&self.1)?;
-            self.0.set_len(len)
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            spend(&self.1)?;
-            self.0.sync()
-        }
-
-        fn sync_name(&self) -> io::Result<()> {
-            self.0.sync_name()
-        }
+    /// A disk on which so many calls are allowed, and all others fail.
+    fn failing(disk: MemoryDisk, allowed: u32) -> TwistedDisk<MemoryDisk> {
+        let allowed = AtomicU32::new(allowed);
+        TwistedDisk::new(disk, move |call, go| {
+            if !matches!(call, Call::Remove(_)) {
+                let spent = allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                spent.map_err(|_| io::Error::other("ordered"))?;
+            }
+            go()
+        })
     }
 
     fn bytes(disk: &MemoryDisk, name: &str) -> Vec<u8> {
@@ -253,7 +190,7 @@ mod tests {
         for allowed in 0.. {
             let disk = MemoryDisk::new();
             disk.open(WAL_NAME, Open::CreateNew).unwrap().write_at(0, &before).unwrap();
-            let failing = Failing { disk: disk.clone(), allowed: Arc::new(AtomicU32::new(allowed)) };
+            let failing = failing(disk.clone(), allowed);
             let mut is_told = false;
             let ended = salvage(&failing, |_| {
                 is_told = true;

@@ -7,16 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::*;
 use crate::seal::{check, seal};
 use kauri_disk::MemoryDisk;
+use kauri_disk::testing::{Call, TwistedDisk};
 
 const NAME: &str = "j";
 
-/// A disk whose durable writes can be counted, held up and failed.
-#[derive(Clone, Default)]
-struct Gated {
-    disk: MemoryDisk,
-    gate: Arc<Gate>,
-}
-
+/// Counts durable writes, holds them up and fails them.
 #[derive(Default)]
 struct Gate {
     writes: AtomicU32,
@@ -25,77 +20,43 @@ struct Gate {
     fails: AtomicBool,
 }
 
-#[derive(Debug)]
-struct GatedFile(Box<dyn File>, Arc<Gate>);
-
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
-    }
+/// A disk, and the same behind a gate.
+#[derive(Clone)]
+struct Gated {
+    disk: MemoryDisk,
+    gated: TwistedDisk<MemoryDisk>,
+    gate: Arc<Gate>,
 }
 
-impl Disk for Gated {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(GatedFile(self.disk.open(name, how)?, Arc::clone(&self.gate))))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-}
-
-impl File for GatedFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.1.writes.fetch_add(1, Ordering::SeqCst);
-        let mut is_shut = self.1.is_shut.lock().unwrap();
-        while *is_shut {
-            is_shut = self.1.opened.wait(is_shut).unwrap();
-        }
-        if self.1.fails.load(Ordering::SeqCst) {
-            self.0.write_at(at, &bytes[..bytes.len() / 2])?;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.0.write_durable_at(at, bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.0.sync_name()
+impl Default for Gated {
+    fn default() -> Self {
+        let (disk, gate) = (MemoryDisk::new(), Arc::<Gate>::default());
+        let stands = Arc::clone(&gate);
+        let gated = TwistedDisk::new(disk.clone(), move |call, go| match call {
+            Call::WriteDurableAt(on, at, bytes) => match stands.is_passed() {
+                true => go(),
+                false => {
+                    on.file.write_at(at, &bytes[..bytes.len() / 2])?;
+                    Err(io::ErrorKind::StorageFull.into())
+                }
+            },
+            _ => go(),
+        });
+        Self { disk, gated, gate }
     }
 }
 
 impl Gate {
+    /// Stands there while it is shut, and tells whether the write may go on.
+    fn is_passed(&self) -> bool {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        let mut is_shut = self.is_shut.lock().unwrap();
+        while *is_shut {
+            is_shut = self.opened.wait(is_shut).unwrap();
+        }
+        !self.fails.load(Ordering::SeqCst)
+    }
+
     fn shut(&self, is_shut: bool) {
         *self.is_shut.lock().unwrap() = is_shut;
         self.opened.notify_all();
@@ -138,7 +99,7 @@ fn disk_of(bytes: &[u8]) -> MemoryDisk {
 /// A journal of two batches: one line, and then `count` lines that were synced together.
 fn two_batches(count: u64) -> (Gated, Vec<u8>) {
     let disk = Gated::default();
-    let (journal, ..) = open(disk.clone()).unwrap();
+    let (journal, ..) = open(disk.gated.clone()).unwrap();
     disk.gate.shut(true);
     std::thread::scope(|scope| {
         let submit = |at: u64| {
@@ -166,7 +127,7 @@ fn two_batches(count: u64) -> (Gated, Vec<u8>) {
 fn appends_that_wait_share_a_sync() {
     let (disk, _) = two_batches(20);
     assert_eq!(disk.gate.writes.load(Ordering::SeqCst), 2);
-    let (journal, torn, lines) = open(disk).unwrap();
+    let (journal, torn, lines) = open(disk.gated).unwrap();
     assert_eq!((journal.tip().0, torn, lines.len()), (21, None, 21));
     assert_eq!(append(&journal, "more").unwrap(), 22);
 }
@@ -274,7 +235,7 @@ fn a_line_that_was_edited_is_not_taken_for_a_torn_one() {
 #[test]
 fn a_failed_write_fails_whoever_waited_and_the_next_one_goes_on() {
     let disk = Gated::default();
-    let (journal, ..) = open(disk.clone()).unwrap();
+    let (journal, ..) = open(disk.gated.clone()).unwrap();
     append(&journal, "before").unwrap();
     disk.gate.shut(true);
     disk.gate.fails.store(true, Ordering::SeqCst);

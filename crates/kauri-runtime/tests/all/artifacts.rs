@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use kauri_disk::testing::{Call, TwistedDisk};
 use kauri_disk::{Disk, File, MemoryDisk, Open};
 use kauri_runtime::run::{Artifacts, Digest, Files, KeepError, KeptArtifact};
 use kauri_wire::{RunId, Timestamp};
@@ -242,94 +244,23 @@ fn names_and_types_that_cannot_be_kept_are_refused() {
     }
 }
 
-/// A disk whose calls fail from the `nth` on, so many times.
-#[derive(Clone)]
-struct Failing {
-    disk: MemoryDisk,
-    left: Arc<Mutex<(u32, u32)>>,
-}
-
-impl Failing {
-    fn check(&self) -> io::Result<()> {
-        let mut left = self.left.lock().unwrap();
-        match *left {
-            (0, 0) => Ok(()),
-            (0, _) => {
-                left.1 -= 1;
-                Err(io::Error::other("ordered"))
-            }
-            _ => {
-                left.0 -= 1;
-                Ok(())
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct FailingFile(Box<dyn File>, Failing);
-
-impl std::fmt::Debug for Failing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Failing")
-    }
-}
-
-impl Disk for Failing {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        self.check()?;
-        Ok(Box::new(FailingFile(self.disk.open(name, how)?, self.clone())))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.check()?;
-        self.disk.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-    fn sync_dir(&self) -> io::Result<()> {
-        self.check()
-    }
-}
-
-impl File for FailingFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.1.check()?;
-        self.0.read_at(at, bytes)
-    }
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.1.check()?;
-        self.0.write_at(at, bytes)
-    }
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.1.check()?;
-        self.0.write_durable_at(at, bytes)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.1.check()
-    }
-    fn sync_name(&self) -> io::Result<()> {
-        self.1.check()
-    }
+/// A disk of which one call fails: that before which so many are left.
+fn failing(disk: MemoryDisk, left: Arc<AtomicU32>) -> TwistedDisk<MemoryDisk> {
+    TwistedDisk::new(disk, move |call, go| match call {
+        Call::Remove(_) | Call::Names | Call::Len(_) | Call::SetLen(..) => go(),
+        _ if left.fetch_sub(1, Ordering::Relaxed) == 0 => Err(io::Error::other("ordered")),
+        _ => go(),
+    })
 }
 
 #[test]
 fn put_that_fails_leaves_no_file_and_the_next_one_succeeds() {
     let mut failures = 0;
     for nth in 0..20 {
-        let disk = Failing { disk: MemoryDisk::new(), left: Arc::new(Mutex::new((nth, 1))) };
-        let files = Files::new(Artifacts::open(Arc::new(disk.clone())).unwrap());
+        let (disk, left) = (MemoryDisk::new(), Arc::new(AtomicU32::new(nth)));
+        let files = Files::new(Artifacts::open(Arc::new(failing(disk.clone(), Arc::clone(&left)))).unwrap());
         let put = files.put(run_id(1), "f", "t", b"first");
-        *disk.left.lock().unwrap() = (0, 0);
+        left.store(u32::MAX, Ordering::Relaxed);
         let found = files.find(run_id(1), "f").unwrap();
         assert_eq!(put.is_ok(), found.is_some(), "call {nth}: {put:?}");
         if put.is_err() {

@@ -1,11 +1,10 @@
 //! Artifacts and the events that name them, crashed at every operation: whatever a committed event names is there, whole.
 
-use std::io;
 use std::sync::Arc;
 
-use kauri_disk::{Disk, File, Open};
+use kauri_disk::Disk as _;
 use kauri_runtime::run::{Artifacts, Digest, Files, KeepError};
-use kauri_sim::{Acks, Engine, Explorer, Failure, Fault, Progress, Report, SimDisk};
+use kauri_sim::{Acks, Engine, Explorer, Failure, Fault, Forgets, Progress, Report, SimDisk};
 use kauri_tree::{Options, Read as _, Store, Table, Write as _};
 use kauri_wire::{RunId, Timestamp};
 
@@ -14,78 +13,6 @@ const EVENTS: Table<u64, str> = Table::new("events");
 const STORE: &str = "store";
 /// How many artifacts and files there are.
 const COUNT: u64 = 6;
-
-/// What the disk forgets, as a program would that has a bug.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Forgets {
-    Nothing,
-    /// Syncs of the bytes.
-    Bytes,
-    /// Syncs of the names.
-    Names,
-}
-
-/// A disk of artifacts that forgets.
-struct Forgetful {
-    disk: SimDisk,
-    forgets: Forgets,
-}
-
-#[derive(Debug)]
-struct Unsynced(Box<dyn File>);
-
-impl Disk for Forgetful {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        let file = self.disk.open(name, how)?;
-        Ok(if self.forgets == Forgets::Bytes { Box::new(Unsynced(file)) } else { file })
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        if self.forgets == Forgets::Names { Ok(()) } else { self.disk.sync_dir() }
-    }
-}
-
-impl File for Unsynced {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.0.sync_name()
-    }
-}
 
 /// Writes artifacts and files in turn; every second thing is an event of the store, the others are files. Orphans are made on the way, and collected.
 struct Trial {
@@ -100,7 +27,7 @@ struct Opened {
 
 impl Trial {
     fn open(&self, disk: &SimDisk) -> Result<Opened, String> {
-        let artifacts = Forgetful { disk: disk.clone(), forgets: self.forgets };
+        let artifacts = self.forgets.of(disk);
         let files = Files::new(Artifacts::open(Arc::new(artifacts)).map_err(words)?);
         let options = Options::new().page_bytes(256).log_bytes(1).keeper(false);
         let store = options.open(disk, STORE).map_err(|error| error.to_string())?;
@@ -230,7 +157,7 @@ fn artifacts_that_are_named_are_whole_after_any_crash() {
 
 #[test]
 fn every_forgotten_sync_of_artifacts_is_found() {
-    for forgets in [Forgets::Bytes, Forgets::Names] {
+    for forgets in [Forgets::File(""), Forgets::Names] {
         let found = (1..=4).find_map(|seed| explore(seed, 3_000, forgets).violation);
         assert!(found.is_some(), "{forgets:?} was not found");
     }

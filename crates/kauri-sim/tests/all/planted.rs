@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 use kauri_sim::{Explorer, Medley, Rng, StoreTrial, Twin, TwinShape};
-use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
+use kauri_tree::disk::testing::{Call, TwistedDisk};
+use kauri_tree::disk::{Disk, MemoryDisk};
 use kauri_tree::{Bug, Durability, Options, Read, Store, Table, Write, plant};
 
 use crate::store;
@@ -103,16 +104,16 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// What is to be synced soon is synced, without anybody waiting for it.
 fn promises(tried: &mut u64) -> Result<(), String> {
-    let disk = SlowDisk::default();
+    let (disk, synced) = slow_disk();
     let store = Options::new().open(&disk, "store").map_err(|error| error.to_string())?;
     for durability in [Durability::Sync, Durability::Flush(1)] {
-        let before = *disk.synced.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *synced.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut txn = store.begin();
         txn.put(&DONE, (0, 0), ()).map_err(|error| error.to_string())?;
         txn.commit_with(durability).map_err(|error| error.to_string())?;
         *tried += 1;
-        let syncs = disk.synced.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = disk.synced.1.wait_timeout_while(syncs, LONG, |syncs| *syncs == before);
+        let syncs = synced.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = synced.1.wait_timeout_while(syncs, LONG, |syncs| *syncs == before);
         if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
             return Err(format!("a commit with {durability:?} was not synced"));
         }
@@ -126,7 +127,7 @@ const DONE: Table<(u32, u32), ()> = Table::new("done");
 #[expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 fn threads(tried: &mut u64) -> Result<(), String> {
     let commits = AtomicU64::new(0);
-    let disk = SlowDisk::default();
+    let (disk, _) = slow_disk();
     // A log that never goes round: whoever opens the file at any time finds all that is written.
     let store = Options::new().page_bytes(512).log_bytes(1 << 25).open(&disk, "store");
     let store = store.map_err(|error| error.to_string())?;
@@ -142,7 +143,7 @@ fn threads(tried: &mut u64) -> Result<(), String> {
 
 fn commit_and_look(
     store: &Store,
-    disk: &SlowDisk,
+    disk: &dyn Disk,
     worker: u32,
     number: u32,
     commits: &AtomicU64,
@@ -162,7 +163,7 @@ fn commit_and_look(
 }
 
 /// Whoever opens the file finds what a snapshot sees.
-fn seen_is_written(store: &Store, disk: &SlowDisk) -> Result<(), String> {
+fn seen_is_written(store: &Store, disk: &dyn Disk) -> Result<(), String> {
     let words = |error: kauri_tree::Error| error.to_string();
     let seen = store.snapshot().len(&DONE).map_err(words)?;
     let found = Options::new().read_only(true).open(disk, "store").and_then(|file| file.snapshot().len(&DONE));
@@ -174,81 +175,28 @@ fn seen_is_written(store: &Store, disk: &SlowDisk) -> Result<(), String> {
     }
 }
 
+/// How many syncs there were, and whoever waits for one.
+type Synced = Arc<(Mutex<u64>, Condvar)>;
+
 /// A disk in memory that lets others run while it writes, as a real one does, and counts its syncs.
-#[derive(Debug, Default)]
-struct SlowDisk {
-    disk: MemoryDisk,
-    synced: Arc<(Mutex<u64>, Condvar)>,
-}
-
-#[derive(Debug)]
-struct SlowFile {
-    file: Box<dyn File>,
-    synced: Arc<(Mutex<u64>, Condvar)>,
-}
-
-impl Disk for SlowDisk {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(SlowFile { file: self.disk.open(name, how)?, synced: Arc::clone(&self.synced) }))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-}
-
-impl SlowFile {
-    fn note_sync(&self) {
-        *self.synced.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.synced.1.notify_all();
-    }
-}
-
-impl File for SlowFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        (0..16).for_each(|_| thread::yield_now());
-        self.file.write_durable_at(at, bytes)?;
-        self.note_sync();
+fn slow_disk() -> (TwistedDisk<MemoryDisk>, Synced) {
+    let synced = Synced::default();
+    let notes = Arc::clone(&synced);
+    let note = move || {
+        *notes.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        notes.1.notify_all();
+    };
+    let disk = TwistedDisk::new(MemoryDisk::new(), move |call, go| {
+        if let Call::WriteDurableAt(..) = call {
+            (0..16).for_each(|_| thread::yield_now());
+        }
+        go()?;
+        if let Call::WriteDurableAt(..) | Call::Sync(_) = call {
+            note();
+        }
         Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()?;
-        self.note_sync();
-        Ok(())
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.file.sync_name()
-    }
+    });
+    (disk, synced)
 }
 
 /// A panic of the store is a finding like any other.

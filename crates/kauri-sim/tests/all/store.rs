@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kauri_sim::{
-    Acks, BusyDisk, Call, Engine, Explorer, Failure, Fault, FaultKind, Image, STORE_NAME, SimDisk, StoreTrial,
+    Acks, Call, Engine, Explorer, Failure, Fault, FaultKind, Image, Interruption, STORE_NAME, SimDisk, StoreTrial,
 };
 use kauri_tree::{Durability, Options, Read, Store, Table, Write};
 
@@ -135,7 +135,7 @@ const LONG: Table<u64, [u8]> = Table::new("long");
 pub(crate) fn write_behind_a_checkpoint() -> Result<(), String> {
     let words = |error: kauri_tree::Error| error.to_string();
     let (page_bytes, log_pages) = (256, 64);
-    let disk = BusyDisk::new(&SimDisk::new(), 2 * page_bytes..(2 + log_pages) * page_bytes);
+    let (disk, interruption) = Interruption::of(&SimDisk::new(), 2 * page_bytes..(2 + log_pages) * page_bytes);
     // Where pages leave memory, there is none at hand for others.
     let options = Options::new().page_bytes(256).log_bytes(64 * 256).keeper(false).cache_bytes(0);
     let store = options.open(&disk, STORE_NAME).map_err(words)?;
@@ -156,9 +156,9 @@ pub(crate) fn write_behind_a_checkpoint() -> Result<(), String> {
     put(&store).map_err(words)?;
     store.checkpoint().map_err(words)?;
     let other = store.clone();
-    disk.set_work(move || drop(put(&other)));
+    interruption.set_work(move || drop(put(&other)));
     store.checkpoint().map_err(words)?;
-    disk.clear_work();
+    interruption.clear_work();
     let snapshot = store.snapshot();
     for row in 0..4 {
         let found = snapshot.get(&LONG, row).map_err(words)?;

@@ -10,7 +10,7 @@ use kauri_tree::{Beside, Change, Durability, Error, Numbered, Options, Outcome, 
 use crate::cursors::Where;
 use crate::model::{Bytes, Model, Models, Odd, World};
 use crate::random::Random;
-use crate::watched::WatchedDisk;
+use crate::watched::{WatchedDisk, watched};
 
 /// Where a range begins and ends.
 type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -529,9 +529,9 @@ fn many_rows(disk: &WatchedDisk) -> Store {
 
 #[test]
 fn rows_in_pages_that_are_shared_are_not_looked_at() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = many_rows(&disk);
-    let reads = || disk.watch.reads.load(Ordering::Relaxed);
+    let reads = || watch.reads.load(Ordering::Relaxed);
     let touch = |number: u64| {
         let mut txn = store.begin();
         txn.put(&NUMBERS, number, number).unwrap();
@@ -557,7 +557,7 @@ fn rows_in_pages_that_are_shared_are_not_looked_at() {
 
 #[test]
 fn pages_of_the_snapshot_that_left_the_tree_are_compared_by_their_rows() {
-    let disk = WatchedDisk::new();
+    let (disk, _) = watched();
     let store = many_rows(&disk);
     let change = Change::new(store.snapshot());
     change.observe_range(&NUMBERS, 100..=200).unwrap();
@@ -574,7 +574,7 @@ fn pages_of_the_snapshot_that_left_the_tree_are_compared_by_their_rows() {
 
 #[test]
 fn change_that_the_disk_fails_is_not_acknowledged() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = many_rows(&disk);
     let put = |number: u64| {
         let mut change = Change::new(store.snapshot());
@@ -583,9 +583,9 @@ fn change_that_the_disk_fails_is_not_acknowledged() {
         store.commit(change)
     };
     assert!(put(1).unwrap().is_committed());
-    disk.watch.fails.store(true, Ordering::Relaxed);
+    watch.fails.store(true, Ordering::Relaxed);
     assert!(matches!(put(2), Err(Error::Io(_))));
-    disk.watch.fails.store(false, Ordering::Relaxed);
+    watch.fails.store(false, Ordering::Relaxed);
     assert!(matches!(put(3), Err(Error::Broken)));
     let snapshot = store.snapshot();
     let values = [1, 2, 3].map(|number| snapshot.get(&NUMBERS, number).unwrap());
@@ -594,14 +594,14 @@ fn change_that_the_disk_fails_is_not_acknowledged() {
 
 #[test]
 fn broken_store_tells_nobody_of_conflicts() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = many_rows(&disk);
     let mut txn = store.begin();
     txn.put(&NUMBERS, 1, 1).unwrap();
     txn.commit().unwrap();
-    disk.watch.fails.store(true, Ordering::Relaxed);
+    watch.fails.store(true, Ordering::Relaxed);
     assert!(store.checkpoint().is_err());
-    disk.watch.fails.store(false, Ordering::Relaxed);
+    watch.fails.store(false, Ordering::Relaxed);
     // What the first of them wrote is never seen. Whoever is told that it conflicts would look again for ever.
     for _ in 0..3 {
         let mut change = Change::new(store.snapshot());

@@ -8,7 +8,7 @@ use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write};
 
 use crate::places::copy;
 use crate::random::Random;
-use crate::watched::WatchedDisk;
+use crate::watched::watched_on;
 
 const ROWS: Table<[u8], [u8]> = Table::new("rows");
 
@@ -300,9 +300,9 @@ fn rows_loaded_without_a_sync_survive_the_program_and_vanish_whole_if_their_page
     txn.commit_with(Durability::None).unwrap();
     put(b"third");
     // The program dies; all is with the system. Whoever goes on may use pages of the last checkpoint: not before these are durable.
-    let left = WatchedDisk { disk: copy(&disk), ..WatchedDisk::new() };
+    let (left, watch) = watched_on(copy(&disk));
     let crashed = options.open(&left, "store").unwrap();
-    assert_eq!(left.watch.syncs.load(Ordering::Relaxed), 1);
+    assert_eq!(watch.syncs.load(Ordering::Relaxed), 1);
     assert_eq!(rows(&crashed), rows(&store));
     assert_eq!(crashed.verify().unwrap().rows, 2003);
     let mut txn = crashed.begin();

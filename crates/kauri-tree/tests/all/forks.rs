@@ -1,71 +1,16 @@
 //! Forks of stores: they hold the same whether files share their bytes or rows are copied.
 
 use std::collections::BTreeMap;
-use std::io;
 
-use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
+use kauri_tree::disk::testing::TwistedDisk;
+use kauri_tree::disk::{Disk, MemoryDisk};
 use kauri_tree::{Error, Options, Read, Store, Table, Write};
 
 use crate::model::{Bytes, Models, Odd, World};
 
 /// A disk whose files share nothing, as on most file systems.
-#[derive(Debug, Default)]
-struct Apart(MemoryDisk);
-
-#[derive(Debug)]
-struct ApartFile(Box<dyn File>);
-
-impl Disk for Apart {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(ApartFile(self.0.open(name, how)?)))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.0.sync_dir()
-    }
-}
-
-/// What a file can do but share.
-impl File for ApartFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_durable_at(at, bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.0.sync_name()
-    }
+fn apart() -> TwistedDisk<MemoryDisk> {
+    TwistedDisk::new(MemoryDisk::new(), |_, go| go())
 }
 
 fn options(page_bytes: usize) -> Options {
@@ -143,7 +88,7 @@ fn fork_and_part<K: Bytes + ?Sized>(
 }
 
 fn check_everywhere<K: Bytes + ?Sized>(store_options: &Options, seed: u64) {
-    let (shared, apart) = (MemoryDisk::new(), Apart::default());
+    let (shared, apart) = (MemoryDisk::new(), apart());
     let elsewhere = MemoryDisk::new();
     let cases: [(&dyn Disk, &dyn Disk, usize); 4] =
         [(&shared, &shared, 256), (&apart, &apart, 256), (&shared, &elsewhere, 512), (&apart, &elsewhere, 1024)];
@@ -180,7 +125,7 @@ fn a_store_in_memory_is_forked_with_its_pins() {
 
 #[test]
 fn a_fork_of_a_version_has_no_pins() {
-    for disk in [&MemoryDisk::new() as &dyn Disk, &Apart::default()] {
+    for disk in [&MemoryDisk::new() as &dyn Disk, &apart()] {
         let store = options(256).open(disk, "store").unwrap();
         let mut world = World::<[u8]>::new(256, 200, 8);
         let pins = live(&store, &mut world);
@@ -192,7 +137,7 @@ fn a_fork_of_a_version_has_no_pins() {
 
 #[test]
 fn a_store_that_is_only_read_is_forked_with_its_pins() {
-    for disk in [&MemoryDisk::new() as &dyn Disk, &Apart::default()] {
+    for disk in [&MemoryDisk::new() as &dyn Disk, &apart()] {
         let store = options(256).open(disk, "store").unwrap();
         let mut world = World::<[u8]>::new(256, 200, 9);
         let pins = live(&store, &mut world);
@@ -206,7 +151,7 @@ fn a_store_that_is_only_read_is_forked_with_its_pins() {
 #[test]
 fn pins_of_a_copied_fork_store_once_what_they_share() {
     const ROWS: Table<u32, [u8]> = Table::new("rows");
-    let disk = Apart::default();
+    let disk = apart();
     let store = options(512).open(&disk, "store").unwrap();
     for pin in 0..10_u32 {
         let mut txn = store.begin();

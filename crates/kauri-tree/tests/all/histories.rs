@@ -12,7 +12,7 @@ use kauri_tree::{Change, Durability, Options, Outcome, Read, Snapshot, Store, Ta
 
 use crate::checker::{self, Element, Key, Op, Txn};
 use crate::random::Random;
-use crate::watched::WatchedDisk;
+use crate::watched::watched;
 
 /// Lists that are values.
 const VALUES: Table<u32, [u8]> = Table::new("values");
@@ -286,10 +286,10 @@ fn fifty_thousand_histories_in_memory_are_strictly_serializable() {
 #[test]
 fn fifty_thousand_histories_in_a_file_are_strictly_serializable() {
     let options = Options::new().page_bytes(512).log_bytes(1 << 20);
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = options.open(&disk, "store").unwrap();
     check(&store, 196, 1 << 21);
     // Commits that are made and not yet seen: there are many when the disk is slow.
-    disk.watch.yields.store(2, Ordering::Relaxed);
+    watch.yields.store(2, Ordering::Relaxed);
     check(&store, 4, 1 << 22);
 }

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use kauri_tree::disk::{Disk, File, MemoryDisk, Open};
+use kauri_tree::disk::testing::{Call, TwistedDisk};
+use kauri_tree::disk::{Disk as _, MemoryDisk, Open};
 use kauri_tree::{Durability, Error, Options, Read, Store, Table, Write};
 
 const ROWS: Table<u32, [u8]> = Table::new("rows");
@@ -16,86 +17,23 @@ const ROWS: Table<u32, [u8]> = Table::new("rows");
 const LONG: Duration = Duration::from_secs(60);
 
 /// How syncs fail, if they do.
-type Fails = Option<fn() -> io::Error>;
+type Fails = Arc<Mutex<Option<fn() -> io::Error>>>;
 
-/// A disk in memory that tells of every sync, and fails writes when it is told to.
-struct Watched {
-    disk: MemoryDisk,
-    syncs: Arc<Mutex<Sender<()>>>,
-    fails: Arc<Mutex<Fails>>,
-}
-
-#[derive(Debug)]
-struct WatchedFile {
-    file: Box<dyn File>,
-    syncs: Arc<Mutex<Sender<()>>>,
-    fails: Arc<Mutex<Fails>>,
-}
-
-impl Watched {
-    fn new() -> (Self, Receiver<()>) {
-        let (told, hears) = channel();
-        (Self { disk: MemoryDisk::new(), syncs: Arc::new(Mutex::new(told)), fails: Arc::default() }, hears)
-    }
-}
-
-impl Disk for Watched {
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn File>> {
-        let file = self.disk.open(name, how)?;
-        Ok(Box::new(WatchedFile { file, syncs: Arc::clone(&self.syncs), fails: Arc::clone(&self.fails) }))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.disk.names()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-}
-
-impl File for WatchedFile {
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(at, bytes)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(at, bytes)
-    }
-
-    fn write_durable_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_durable_at(at, bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let fails = *self.fails.lock().unwrap();
-        if let Some(error) = fails {
-            return Err(error());
+/// A disk in memory that tells of every sync, and fails them when it is told to.
+fn watched() -> (TwistedDisk<MemoryDisk>, Receiver<()>, Fails) {
+    let (told, hears) = channel();
+    let (told, fails) = (Mutex::new(told), Fails::default());
+    let failing = Arc::clone(&fails);
+    let disk = TwistedDisk::new(MemoryDisk::new(), move |call, go| {
+        if let Call::Sync(_) = call {
+            let fails = *failing.lock().unwrap();
+            fails.map_or(Ok(()), |error| Err(error()))?;
+            // Nobody may be listening any more.
+            let _ = told.lock().unwrap().send(());
         }
-        // Nobody may be listening any more.
-        let _ = self.syncs.lock().unwrap().send(());
-        self.file.sync()
-    }
-
-    fn sync_name(&self) -> io::Result<()> {
-        self.file.sync_name()
-    }
+        go()
+    });
+    (disk, hears, fails)
 }
 
 fn put(store: &Store, key: u32, bytes: usize, durability: Durability) -> Result<(), Error> {
@@ -106,7 +44,7 @@ fn put(store: &Store, key: u32, bytes: usize, durability: Durability) -> Result<
 
 #[test]
 fn a_commit_to_be_flushed_is_synced_by_the_keeper() {
-    let (disk, syncs) = Watched::new();
+    let (disk, syncs, _) = watched();
     let store = Options::new().open(&disk, "store").unwrap();
     put(&store, 1, 10, Durability::Sync).unwrap();
     syncs.try_iter().for_each(drop);
@@ -118,10 +56,10 @@ fn a_commit_to_be_flushed_is_synced_by_the_keeper() {
 
 #[test]
 fn what_fails_beside_is_told_to_the_next_who_commits() {
-    let (disk, syncs) = Watched::new();
+    let (disk, syncs, fails) = watched();
     let store = Options::new().open(&disk, "store").unwrap();
     put(&store, 1, 10, Durability::Sync).unwrap();
-    *disk.fails.lock().unwrap() = Some(|| io::Error::other("no light on this disk"));
+    *fails.lock().unwrap() = Some(|| io::Error::other("no light on this disk"));
     put(&store, 2, 10, Durability::Flush(0)).unwrap();
     let error = loop {
         match put(&store, 3, 10, Durability::None) {
@@ -133,7 +71,7 @@ fn what_fails_beside_is_told_to_the_next_who_commits() {
     assert!(error.to_string().contains("no light on this disk"), "{error}");
     assert!(matches!(put(&store, 4, 10, Durability::None), Err(Error::Broken)));
     drop((store, syncs));
-    *disk.fails.lock().unwrap() = None;
+    *fails.lock().unwrap() = None;
     let store = Options::new().open(&disk, "store").unwrap();
     assert!(store.snapshot().contains(&ROWS, 1).unwrap());
     store.verify().unwrap();
@@ -141,15 +79,15 @@ fn what_fails_beside_is_told_to_the_next_who_commits() {
 
 #[test]
 fn a_checkpoint_that_panics_leaves_nobody_waiting() {
-    let (disk, syncs) = Watched::new();
+    let (disk, syncs, fails) = watched();
     let store = Options::new().open(&disk, "store").unwrap();
     put(&store, 1, 10, Durability::Sync).unwrap();
-    *disk.fails.lock().unwrap() = Some(|| panic!("no disk at all"));
+    *fails.lock().unwrap() = Some(|| panic!("no disk at all"));
     assert!(catch_unwind(AssertUnwindSafe(|| store.checkpoint())).is_err());
     assert!(matches!(put(&store, 2, 10, Durability::Sync), Err(Error::Broken)));
     assert_eq!(store.snapshot().len(&ROWS).unwrap(), 1);
     drop((store, syncs));
-    *disk.fails.lock().unwrap() = None;
+    *fails.lock().unwrap() = None;
     let store = Options::new().open(&disk, "store").unwrap();
     assert_eq!(store.snapshot().len(&ROWS).unwrap(), 1);
     store.verify().unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 use kauri_tree::disk::MemoryDisk;
 use kauri_tree::{Change, Durability, Options, Read, Store, Table, Write};
 
-use crate::watched::WatchedDisk;
+use crate::watched::watched;
 
 const ACCOUNTS: Table<u32, i64> = Table::new("accounts");
 const DONE: Table<(u32, u32), ()> = Table::new("done");
@@ -119,7 +119,7 @@ fn threads_read_a_transaction_that_is_not_committed() {
 
 #[test]
 fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = &Options::new().open(&disk, "store").unwrap();
     let put = |account| {
         let mut txn = store.begin();
@@ -127,7 +127,7 @@ fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
         txn.commit().unwrap();
     };
     put(0);
-    disk.watch.waits.store(true, Ordering::Relaxed);
+    watch.waits.store(true, Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| put(1));
         let look = || loop {
@@ -142,14 +142,14 @@ fn who_reads_a_commit_that_is_on_its_way_finds_it_in_the_next_snapshot() {
         for _ in 0..1_000 {
             thread::yield_now();
         }
-        disk.watch.waits.store(false, Ordering::Relaxed);
+        watch.waits.store(false, Ordering::Relaxed);
         assert!(look.join().unwrap());
     });
 }
 
 #[test]
 fn conflict_is_told_when_it_can_be_seen() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = &Options::new().open(&disk, "store").unwrap();
     let add = |change: &mut Change<'_>| {
         let balance = change.get(&ACCOUNTS, 1).unwrap().unwrap_or(0);
@@ -162,7 +162,7 @@ fn conflict_is_told_when_it_can_be_seen() {
     let [mut first, mut second] = [(); 2].map(|()| Change::new(store.snapshot()));
     add(&mut first);
     add(&mut second);
-    disk.watch.waits.store(true, Ordering::Relaxed);
+    watch.waits.store(true, Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| assert!(store.commit(first).unwrap().is_committed()));
         while store.begin().get(&ACCOUNTS, 1).unwrap() != Some(2) {}
@@ -174,7 +174,7 @@ fn conflict_is_told_when_it_can_be_seen() {
         for _ in 0..1_000 {
             thread::yield_now();
         }
-        disk.watch.waits.store(false, Ordering::Relaxed);
+        watch.waits.store(false, Ordering::Relaxed);
         assert_eq!(look.join().unwrap(), Some(2));
     });
 }
@@ -182,7 +182,7 @@ fn conflict_is_told_when_it_can_be_seen() {
 #[test]
 fn threads_bring_the_same_pages_into_memory_at_once() {
     const ROWS: u32 = 3_000;
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let options = Options::new().page_bytes(512).log_bytes(1 << 16);
     let long = Table::<u32, [u8]>::new("long");
     let store = options.open(&disk, "store").unwrap();
@@ -194,7 +194,7 @@ fn threads_bring_the_same_pages_into_memory_at_once() {
     txn.commit().unwrap();
     drop(store);
 
-    disk.watch.yields.store(2, Ordering::Relaxed);
+    watch.yields.store(2, Ordering::Relaxed);
     let store = &options.open(&disk, "store").unwrap();
     let txn = store.begin();
     let view = txn.view();

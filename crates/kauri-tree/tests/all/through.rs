@@ -8,7 +8,7 @@ use kauri_tree::{Durability, Options, Read, Store, Table, Write, WriteTxn};
 
 use crate::places::copy;
 use crate::random::Random;
-use crate::watched::WatchedDisk;
+use crate::watched::watched;
 
 const ROWS: Table<u64, [u8]> = Table::new("rows");
 const OTHERS: Table<u64, [u8]> = Table::new("others");
@@ -112,19 +112,19 @@ fn what_went_through_is_what_a_map_says_however_transactions_end() {
 
 #[test]
 fn a_load_that_the_disk_refuses_vanishes_and_the_store_goes_on() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = Options::new().page_bytes(PAGE_BYTES).keeper(false).open(&disk, "store").unwrap();
     let rows: Model = (0..5000).map(|row| (row, vec![7; 60])).collect();
     let mut txn = store.begin();
     txn.put(&ROWS, 1, b"before").unwrap();
     txn.commit().unwrap();
     let pages = store.stat().pages - store.stat().free_pages;
-    disk.watch.fails.store(true, Ordering::Relaxed);
+    watch.fails.store(true, Ordering::Relaxed);
     let mut txn = store.begin();
     let error = txn.load_sorted(&OTHERS, rows.iter().map(|(key, value)| (*key, &value[..]))).unwrap_err();
     assert!(error.to_string().contains("the disk was told to fail"), "{error}");
     drop(txn);
-    disk.watch.fails.store(false, Ordering::Relaxed);
+    watch.fails.store(false, Ordering::Relaxed);
     assert_eq!(store.stat().pages - store.stat().free_pages, pages);
     let mut txn = store.begin();
     load(&mut txn, &OTHERS, &rows);
@@ -136,15 +136,15 @@ fn a_load_that_the_disk_refuses_vanishes_and_the_store_goes_on() {
 
 #[test]
 fn a_long_value_is_brought_into_memory_when_it_is_read_a_second_time() {
-    let disk = WatchedDisk::new();
+    let (disk, watch) = watched();
     let store = Options::new().page_bytes(PAGE_BYTES).keeper(false).open(&disk, "store").unwrap();
     let mut txn = store.begin();
     txn.put(&ROWS, 1, &[7; 1000]).unwrap();
     txn.commit().unwrap();
     let reads = || {
-        let before = disk.watch.reads.load(Ordering::Relaxed);
+        let before = watch.reads.load(Ordering::Relaxed);
         assert_eq!(store.snapshot().get(&ROWS, 1).unwrap().as_deref(), Some(&[7; 1000][..]));
-        disk.watch.reads.load(Ordering::Relaxed) - before
+        watch.reads.load(Ordering::Relaxed) - before
     };
     assert_eq!([reads(), reads(), reads(), reads()], [1, 1, 0, 0]);
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use kauri_sim::{Explorer, Failure, Fault, FaultKind};
-use kauri_trial::{Forgets, LedgerTrial};
+use kauri_sim::{Explorer, Failure, Fault, FaultKind, Forgets};
+use kauri_trial::LedgerTrial;
 
 /// Crashes a ledger so many times. Answers what those crashes did to the disk.
 fn check(seed: u64, points: u64) -> impl Iterator<Item = FaultKind> {

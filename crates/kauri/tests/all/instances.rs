@@ -213,8 +213,9 @@ fn a_killed_instance_is_taken_over_and_its_work_finishes() {
     let states: Vec<&str> =
         report["attempts"].as_array().expect("runs").iter().filter_map(|run| run["state"].as_str()).collect();
     assert_eq!(states, ["executor_crash", "success"]);
-    let stats = stats(&home);
-    assert_eq!((&stats["counters"]["runs_success"], &stats["in_flight"]), (&json!(1), &json!([])));
+    // Whoever waits sees the commit; it is counted after it.
+    wait_until("it is counted", || stats(&home)["counters"]["runs_success"] == 1);
+    assert_eq!(stats(&home)["in_flight"], json!([]));
     up.signal(Signal::INT);
     assert_eq!(up.code(), Some(0));
     let doctor = on(&home, &["doctor"]);
@@ -365,6 +366,7 @@ retry = { attempts = 2, pause = "1ms" }
     let last = last["run_id"].as_str().expect("an id").to_owned();
     let text = up.say(&["runs", "report", &last]);
     assert!(text.contains("exit code 4") && text.contains("say please") && text.contains("attempt 2 of 2"), "{text}");
+    wait_until("the last failure is told", || stats(&home)["failures"][0]["run_id"] == last);
     let failures = &stats(&home)["failures"];
     assert_eq!((&failures[0]["run_id"], failures.as_array().map(Vec::len)), (&json!(last), Some(2)));
     assert!(failures[0]["message"].as_str().is_some_and(|words| words.contains("say please")));
