@@ -7,6 +7,26 @@ use std::{fmt, io};
 use crate::{Disk, File, Open};
 
 /// A call of a disk, or of a file of it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use kauri_disk::testing::{Call, TwistedDisk};
+/// use kauri_disk::{Disk, MemoryDisk, Open};
+///
+/// let written = Arc::new(AtomicU64::new(0));
+/// let count = Arc::clone(&written);
+/// let disk = TwistedDisk::new(MemoryDisk::new(), move |call, go| {
+///     if let Call::WriteAt(_, _, bytes) = call {
+///         count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+///     }
+///     go()
+/// });
+/// disk.open("notes", Open::Create)?.write_at(7, b"apples")?;
+/// assert_eq!(written.load(Ordering::Relaxed), 6);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they are the calls of `Disk` and `File`, with what was given to them")]
 pub enum Call<'a> {
@@ -26,6 +46,24 @@ pub enum Call<'a> {
 }
 
 /// The file that a call is for.
+///
+/// ```
+/// use kauri_disk::testing::{Call, TwistedDisk};
+/// use kauri_disk::{Disk, MemoryDisk, Open};
+///
+/// // One file cannot be synced, and is cut short instead.
+/// let disk = TwistedDisk::new(MemoryDisk::new(), |call, go| match call {
+///     Call::Sync(opened) if opened.name == "notes" => opened.file.set_len(3),
+///     _ => go(),
+/// });
+/// let [notes, others] = ["notes", "others"].map(|name| disk.open(name, Open::Create).expect("it can be made"));
+/// for file in [&notes, &others] {
+///     file.write_at(0, b"apples")?;
+///     file.sync()?;
+/// }
+/// assert_eq!((notes.len()?, others.len()?), (3, 6));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Opened {
     /// The name by which it was opened.
@@ -35,6 +73,23 @@ pub struct Opened {
 }
 
 /// Makes the call, as the disk beneath would.
+///
+/// ```
+/// use kauri_disk::testing::{Call, Go, TwistedDisk};
+/// use kauri_disk::{Disk, MemoryDisk, Open};
+///
+/// /// Does everything, and tells of nothing that went well.
+/// fn pessimist(_: Call<'_>, go: Go<'_>) -> std::io::Result<()> {
+///     go()?;
+///     Err(std::io::Error::other("who knows"))
+/// }
+///
+/// let memory = MemoryDisk::new();
+/// let disk = TwistedDisk::new(memory.clone(), pessimist);
+/// assert!(disk.open("notes", Open::Create).is_err());
+/// assert_eq!(memory.names()?, ["notes"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub type Go<'a> = &'a mut dyn FnMut() -> io::Result<()>;
 
 type Twist = dyn Fn(Call<'_>, Go<'_>) -> io::Result<()> + Send + Sync;
