@@ -8,6 +8,8 @@
 //! ...    ─┘
 //! ```
 //!
+//! Each of them first lets others run for a while, if that helps ([`Patience`]): whoever does not sleep is woken by nobody.
+//!
 //! Waking is what a shared write costs most, once many callers share it. So nobody is woken to find that there is nothing to
 //! do, nobody wakes the others one by one, and nobody takes a lock to hear an answer: it is told once, and then only read.
 //!
@@ -15,12 +17,13 @@
 //! others while the next write is under way: some callers come back while others are written, and no processor waits. If it is long,
 //! whoever writes wakes all of them first: they come back in time for the next write, which is then for all.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::patience::Patience;
 
 /// Callers who wait for the same write. `E` is how it ended, for all of them.
 pub(crate) struct Group<E> {
@@ -29,6 +32,8 @@ pub(crate) struct Group<E> {
     end: OnceLock<E>,
     /// What the others sleep on.
     woken: OnceLock<()>,
+    /// It is the group's turn, and the first of it has not seen that yet.
+    called: AtomicBool,
 }
 
 /// Who wakes those who wait.
@@ -44,7 +49,7 @@ impl<E> Group<E> {
     /// A group whose first member is the calling thread.
     pub(crate) fn new() -> Self {
         let (second, end, woken) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { first: std::thread::current(), second, end, woken }
+        Self { first: std::thread::current(), second, end, woken, called: AtomicBool::new(false) }
     }
 
     /// The calling thread is the second member. Said before the group can be told.
@@ -68,6 +73,7 @@ impl<E> Group<E> {
     /// Wakes the first of the group: it is its turn.
     pub(crate) fn call(&self) {
         if !is_current(&self.first) {
+            self.called.store(true, Ordering::Release);
             self.first.unpark();
         }
     }
@@ -79,9 +85,10 @@ impl<E> Group<E> {
         Some(end)
     }
 
-    /// Sleeps until the end is told. For the second of the group, who then wakes the others.
-    pub(crate) fn wait_second(&self) -> &E {
+    /// Waits until the end is told. For the second of the group, who then wakes the others.
+    pub(crate) fn wait_second(&self, patience: &Patience) -> &E {
         loop {
+            patience.until(|| self.end.get().is_some());
             if let Some(end) = self.end.get() {
                 self.wake_all();
                 return end;
@@ -90,8 +97,9 @@ impl<E> Group<E> {
         }
     }
 
-    /// Sleeps until the end is told. Neither for the first of the group, who may have to write, nor for the second.
-    pub(crate) fn wait(&self) -> &E {
+    /// Waits until the end is told. Neither for the first of the group, who may have to write, nor for the second.
+    pub(crate) fn wait(&self, patience: &Patience) -> &E {
+        patience.until(|| self.end.get().is_some());
         match self.end.get() {
             Some(end) => end,
             None => {
@@ -101,10 +109,17 @@ impl<E> Group<E> {
         }
     }
 
-    /// Sleeps until the first of the group, who is the caller, is called or told. May return early.
-    pub(crate) fn wait_for_call(&self) {
+    /// Waits until the first of the group, who is the caller, is called or told. May return early.
+    pub(crate) fn wait_for_call(&self, patience: &Patience) {
         debug_assert!(is_current(&self.first), "the first waits for its call");
-        std::thread::park();
+        if !patience.until(|| self.end.get().is_some() || self.hears_call()) {
+            std::thread::park();
+        }
+    }
+
+    /// Whether the first was called. A call is heard once: if another caller came first and writes, the next one is waited for.
+    fn hears_call(&self) -> bool {
+        self.called.swap(false, Ordering::Acquire)
     }
 
     /// Wakes whoever sleeps; nobody, if that was done before.
@@ -118,6 +133,24 @@ impl<E> Group<E> {
 
 fn is_current(thread: &Thread) -> bool {
     thread.id() == std::thread::current().id()
+}
+
+/// Of fewer who were told together nobody is waited for.
+const MANY: usize = 4;
+
+/// Before a write: lets those come back who were told last, until most of them are here or no more come. `here` is how many are.
+/// Only if they were many: so a lone caller, and one after another, waits for nobody.
+pub(crate) fn gather(patience: &Patience, told: usize, here: impl Fn() -> usize) {
+    if told < MANY {
+        return;
+    }
+    let mut before = None;
+    patience.until(|| {
+        let here = Some(here());
+        let are_enough = here.is_some_and(|here| here * 4 >= told * 3) || here == before;
+        before = here;
+        are_enough
+    });
 }
 
 /// Writes that take longer are long: about what it takes a hundred callers to be woken and to come again.
@@ -174,6 +207,7 @@ mod tests {
     /// A group of so many, told by its first or by somebody else: everybody hears it.
     fn check(members: usize, by_first: bool, wake: Wake) {
         let (made, joined) = (OnceLock::new(), Barrier::new(members + usize::from(!by_first)));
+        let patience = Patience::new();
         let heard = |at: usize| match at {
             0 => {
                 made.set(Group::new()).ok().expect("made once");
@@ -186,17 +220,17 @@ mod tests {
                     if let Some(end) = group.end() {
                         return *end;
                     }
-                    group.wait_for_call();
+                    group.wait_for_call(&patience);
                 }
             }
             1 => {
                 made.wait().join_second();
                 joined.wait();
-                *made.wait().wait_second()
+                *made.wait().wait_second(&patience)
             }
             _ => {
                 joined.wait();
-                *made.wait().wait()
+                *made.wait().wait(&patience)
             }
         };
         std::thread::scope(|scope| {
@@ -219,6 +253,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn call_is_heard_once() {
+        let group = Group::<()>::new();
+        assert!(!group.hears_call(), "nobody called");
+        std::thread::scope(|scope| scope.spawn(|| group.call()).join().unwrap());
+        assert_eq!((group.hears_call(), group.hears_call()), (true, false));
+        group.call();
+        assert!(!group.hears_call(), "whoever calls itself need not be told");
+    }
+
+    /// How many of those who were told have come, one look after the other; tells after how many looks the write begins.
+    fn looks(told: usize, here: &[usize]) -> usize {
+        let looks = std::cell::Cell::new(0);
+        gather(&Patience::new(), told, || {
+            looks.set(looks.get() + 1);
+            here[(looks.get() - 1).min(here.len() - 1)]
+        });
+        looks.get()
+    }
+
+    #[test]
+    fn most_of_those_who_were_told_are_waited_for_and_nobody_who_does_not_come() {
+        assert_eq!(looks(3, &[0]), 0, "of a few nobody is waited for");
+        assert_eq!(looks(64, &[48]), 1, "most are here");
+        // How often somebody looks is up to the scheduler, but nobody looks again when no more came.
+        assert!(looks(64, &[1, 2, 2, 3, 4]) <= 3);
+        assert!(looks(64, &[1, 20, 48, 64]) <= 3);
     }
 
     #[test]

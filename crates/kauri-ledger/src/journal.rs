@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kauri_disk::{Disk, File, Open};
 
 use crate::error::{Error, Result};
-use crate::group::{Group, Wake};
+use crate::group::{Group, Wake, gather};
 use crate::lines::{LINE_BYTES_MAX, Line, each_line};
+use crate::patience::Patience;
 use crate::seal::is_object;
 
 /// How many batches one caller writes before it goes on with its own work: so many syncs it may wait longer than others.
@@ -59,6 +60,8 @@ pub(crate) struct Journal<T> {
     disk: Arc<dyn Disk>,
     name: String,
     state: Mutex<State<T>>,
+    /// How those wait whose lines others write.
+    patience: Patience,
 }
 
 /// How a batch ended, for whoever appended to it.
@@ -82,6 +85,8 @@ struct State<T> {
     waiting: Vec<u8>,
     /// Who waits for them, if there are any.
     batch: Option<Batch>,
+    /// How many lines were written together, the last time.
+    told: usize,
     /// Whether some caller is writing for all.
     writing: bool,
     /// A rewritten file may have lost its name again: what is appended to it might go with it.
@@ -112,9 +117,9 @@ impl<T: Clone> Journal<T> {
         disk.sync_dir().map_err(failed())?;
         durable.seq = scan.last.max(first - 1);
         let (newest, file) = (durable.clone(), scan.torn.is_none().then(|| Arc::from(file)));
-        let (waiting, batch, writing, unnamed) = (Vec::new(), None, false, false);
-        let state = State { file, end: scan.end, durable, newest, waiting, batch, writing, unnamed };
-        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state) };
+        let (waiting, batch, told, writing, unnamed) = (Vec::new(), None, 0, false, false);
+        let state = State { file, end: scan.end, durable, newest, waiting, batch, told, writing, unnamed };
+        let journal = Self { disk, name: name.to_owned(), state: Mutex::new(state), patience: Patience::new() };
         Ok((journal, scan.torn))
     }
 
@@ -154,9 +159,9 @@ impl<T: Clone> Journal<T> {
             } else {
                 drop(state);
                 match at {
-                    0 => callers.wait_for_call(),
-                    1 => return callers.wait_second().clone(),
-                    _ => return callers.wait().clone(),
+                    0 => callers.wait_for_call(&self.patience),
+                    1 => return callers.wait_second(&self.patience).clone(),
+                    _ => return callers.wait(&self.patience).clone(),
                 }
             }
             if let Some(end) = callers.end() {
@@ -170,8 +175,14 @@ impl<T: Clone> Journal<T> {
     /// the next batch is written or the others are being woken, and goes with one of the next.
     fn write_waiting<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) {
         for _ in 0..BATCHES_IN_A_ROW_MAX {
-            let Some(batch) = state.batch.take() else { break };
+            // Nobody else begins to write meanwhile.
             state.writing = true;
+            let told = state.told;
+            drop(state);
+            gather(&self.patience, told, || self.state().lines());
+            state = self.state();
+            state.told = state.lines();
+            let Some(batch) = state.batch.take() else { break };
             let (file, bytes) = (state.file.clone(), std::mem::take(&mut state.waiting));
             let (end, tip) = (state.end, state.newest.clone());
             drop(state);
@@ -277,6 +288,12 @@ impl<T: Clone> Journal<T> {
 }
 
 impl<T: Clone> State<T> {
+    /// How many lines wait to be written.
+    fn lines(&self) -> usize {
+        let lines = self.batch.as_ref().map_or(0, |batch| self.newest.seq + 1 - batch.seq);
+        usize::try_from(lines).unwrap_or(usize::MAX)
+    }
+
     /// Forgets everything that is not durable. Whoever waits for it must be told.
     fn fail(&mut self) -> Option<Batch> {
         self.file = None;

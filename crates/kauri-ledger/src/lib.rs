@@ -35,6 +35,7 @@ mod ledger;
 mod lines;
 mod lock;
 mod look;
+mod patience;
 mod queue;
 mod redact;
 mod schema;

@@ -35,7 +35,8 @@ use self::session::{Session, Sqlite, is_fatal};
 use self::transaction::{Ended, Progress, Submissions};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::group::{Group, Pace, Wake};
+use crate::group::{Group, Pace, Wake, gather};
+use crate::patience::Patience;
 
 /// How many submissions may wait.
 pub const CAPACITY: usize = 1_000;
@@ -112,6 +113,8 @@ struct Shared {
     state: Mutex<State>,
     /// How long transactions take.
     pace: Pace,
+    /// How those wait whose submissions others write.
+    patience: Patience,
     /// Whoever waits for a place in the queue.
     places: Condvar,
 }
@@ -121,6 +124,8 @@ struct State {
     waiting: VecDeque<Batch>,
     /// How many submissions that is.
     depth: usize,
+    /// How many submissions were answered together, the last time.
+    told: usize,
     /// How many callers wait for a place, or for the end.
     outside: usize,
     /// Absent while somebody writes, and after trouble until the next connection.
@@ -174,6 +179,7 @@ impl Queue {
         let state = State {
             waiting: VecDeque::new(),
             depth: 0,
+            told: 0,
             outside: 0,
             session: Some(first),
             writing: false,
@@ -183,7 +189,8 @@ impl Queue {
             stats: QueueStats::default(),
         };
         let (state, pace, places) = (Mutex::new(state), Pace::new(Arc::clone(&clock)), Condvar::new());
-        Self { shared: Arc::new(Shared { connect, clock, alarm, capacity, epoch, state, pace, places }) }
+        let patience = Patience::new();
+        Self { shared: Arc::new(Shared { connect, clock, alarm, capacity, epoch, state, pace, patience, places }) }
     }
 
     /// Executes one statement, and returns when it is durable.
@@ -237,9 +244,9 @@ impl Queue {
             } else {
                 drop(state);
                 match at {
-                    0 => callers.wait_for_call(),
-                    1 => return take(callers.wait_second(), at),
-                    _ => return take(callers.wait(), at),
+                    0 => callers.wait_for_call(&self.shared.patience),
+                    1 => return take(callers.wait_second(&self.shared.patience), at),
+                    _ => return take(callers.wait(&self.shared.patience), at),
                 }
             }
             if let Some(answers) = callers.end() {
@@ -253,17 +260,24 @@ impl Queue {
     /// while the next batch is written, and goes with that or with the one after it.
     fn write_first<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         for _ in 0..BATCHES_IN_A_ROW_MAX {
+            // Nobody else begins to write meanwhile.
+            state.writing = true;
+            let told = state.told;
+            drop(state);
+            gather(&self.shared.patience, told, || self.state().depth);
+            state = self.state();
             // Taken whole, however large it is.
             let Some(first) = state.take(usize::MAX) else { break };
-            state.writing = true;
             let session = state.session.take();
             drop(state);
             let mut taken = Taken { queue: self, ops: 0, submissions: Vec::new(), groups: Vec::new() };
             taken.add(first);
             let (session, answers) = self.shared.pace.time(|| self.write(session, &mut taken));
+            let count = answers.len();
             taken.tell(answers, self.shared.pace.wake());
             state = self.state();
             state.session = session;
+            state.told = count;
         }
         state.writing = false;
         // Whoever waits longest writes next, unless another caller comes first.
