@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use kauri_wire::{Flags, IntentRef, Message, MessageRef, SchemaVersion, Timestamp, WorkerId};
 
+use crate::dead_letter::BESIDES_FRAME;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Renewed};
+use crate::keys;
 use crate::merge::{Merge, SeenRanges};
 use crate::named_lease::{self, Acquired, Released};
 use crate::read::{Read, Write};
 use crate::runtime::Shared;
 use crate::schema::{self, APP_STATE};
-use crate::substrate::{Bytes, Change, KeyRange, Reads, Rows, Seen, SeenRange, TableName, Writes};
+use crate::substrate::{Bytes, Change, KeyRange, Limits, Reads, Rows, Seen, SeenRange, TableName, Writes};
 use crate::time::Now;
 
 /// How much a block may hold. What a guest asks for is checked against it. Each message of a batch has all of it.
@@ -48,6 +50,8 @@ pub(crate) struct Setting {
     pub(crate) now: Now,
     pub(crate) incarnation: u64,
     pub(crate) limits: BlockLimits,
+    /// What the substrate takes.
+    pub(crate) takes: Limits,
 }
 
 /// What a block wants to happen with its commit.
@@ -176,7 +180,7 @@ impl<'a> Atomic<'a> {
     /// Sends a message when the block commits: to the inbox of its worker, or to the outbox if the worker is elsewhere.
     ///
     /// # Errors
-    /// If it is too long, or there are too many.
+    /// If it or its id is too long, or there are too many.
     pub fn emit(&mut self, message: &Message) -> Result<()> {
         self.emit_until(message, None)
     }
@@ -186,6 +190,12 @@ impl<'a> Atomic<'a> {
     /// # Errors
     /// As for `emit`.
     pub fn emit_until(&mut self, message: &Message, deadline: Option<Timestamp>) -> Result<()> {
+        keys::check_message_id(&self.setting.takes, message.id.as_bytes())?;
+        self.pass_on(message, deadline)
+    }
+
+    /// As [`emit_until`](Self::emit_until), whatever its id: of messages that nobody here named, and that nobody could name otherwise.
+    pub(crate) fn pass_on(&mut self, message: &Message, deadline: Option<Timestamp>) -> Result<()> {
         let frame = self.encode(message)?;
         self.wish(Wish::Emit { to: message.to, flags: message.flags, frame, deadline })
     }
@@ -204,6 +214,7 @@ impl<'a> Atomic<'a> {
     /// # Errors
     /// As for `emit`.
     pub fn arm(&mut self, due: Timestamp, message: &Message) -> Result<()> {
+        keys::check_message_id(&self.setting.takes, message.id.as_bytes())?;
         let frame = self.encode(message)?;
         self.wish(Wish::Arm { due, flags: message.flags, frame, deadline: None })
     }
@@ -220,6 +231,7 @@ impl<'a> Atomic<'a> {
     }
 
     fn wish_frame(&mut self, message: MessageRef<'_>, due: Option<Timestamp>) -> Result<()> {
+        keys::check_message_id(&self.setting.takes, message.id())?;
         let (to, flags, frame) = (message.to(), message.flags(), message.frame().to_vec());
         self.check_frame(frame.len())?;
         self.wish(match due {
@@ -234,7 +246,9 @@ impl<'a> Atomic<'a> {
     }
 
     fn check_frame(&self, found: usize) -> Result<()> {
-        let most = self.setting.limits.frame_bytes_max;
+        // It must be possible to bury it.
+        let room = self.setting.takes.value_bytes_max.saturating_sub(BESIDES_FRAME);
+        let most = self.setting.limits.frame_bytes_max.min(room);
         if found > most { Err(limit("bytes of a frame", most, found)) } else { Ok(()) }
     }
 
@@ -251,7 +265,7 @@ impl<'a> Atomic<'a> {
     /// Acquires a lease on a name for this worker, when the block commits: see [`Acquired`]. A worker that has it already renews it.
     ///
     /// # Errors
-    /// If the substrate fails or the lease's row is damaged.
+    /// If the name is longer than a key, the substrate fails or the lease's row is damaged.
     pub fn acquire(&mut self, name: &[u8], term: Duration) -> Result<Acquired> {
         named_lease::acquire(self, name, term)
     }
@@ -288,6 +302,7 @@ impl<'a> Atomic<'a> {
 
     /// The same, of bytes that are the block's from now on.
     pub(crate) fn stage_bytes(&mut self, table: &TableName, key: Bytes, value: Option<Bytes>) -> Result<()> {
+        self.setting.takes.check_row(table, &key, value.as_deref())?;
         let most = self.setting.limits.written_bytes_max;
         let bytes = key.len() + value.as_ref().map_or(0, |value| value.len());
         let found = self.own_frames().iter().map(|frame| frame.written_bytes).sum::<usize>() + bytes;

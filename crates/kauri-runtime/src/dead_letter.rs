@@ -14,7 +14,9 @@ use crate::runtime::{Runtime, Sent, Shared, inbox_key, inbox_range, into_inbox};
 use crate::schema::DEAD_LETTER;
 use crate::substrate::{Change, KeyRange, Rows, Seen};
 
-const HEADER_BYTES: usize = 28;
+pub(crate) const HEADER_BYTES: usize = 28;
+/// What a dead letter has besides the frame, at least: there is always room for a sentence that says why.
+pub(crate) const BESIDES_FRAME: usize = HEADER_BYTES + 256;
 const MAGIC: [u8; 4] = *b"DLQ0";
 
 /// The owner of dead letters whose frame does not say whose they are.

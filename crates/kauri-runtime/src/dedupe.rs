@@ -4,6 +4,8 @@
 //! key                                   value
 //! | retry: | message id |               | worker u64 | retryable u32 | other u32 |   one for each worker it was sent to
 //! | seen:  | worker u64be | message id | | handled i64 | expires i64 | payload length u32 | payload hash u64 |
+//! | retry# | SHA-256 of the id |         as `retry:`, for an id with which that key would be longer than a key may be
+//! | seen#  | worker u64be | the same |   as `seen:`
 //! ```
 //!
 //! Values are little-endian. One id may be used for messages to several workers, as in a pipeline; they fail and are remembered
@@ -13,6 +15,9 @@ use kauri_wire::{Key, MessageRef, RetryKey, Timestamp, WorkerId};
 use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
+use crate::keys;
+use crate::schema::DEDUPE;
+use crate::substrate::{KeyRange, Limits, Rows, prefix_end};
 
 const COUNTER_BYTES: usize = 16;
 
@@ -23,8 +28,20 @@ pub(crate) struct Failures {
     pub(crate) fatal: u32,
 }
 
-pub(crate) fn retry_key(id: &[u8]) -> Vec<u8> {
-    RetryKey::encode(id)
+/// Prefixes of the keys of retry counters: as the contract has them, and of ids that are too long for that.
+const RETRY_PREFIXES: [&[u8]; 2] = [b"retry:", b"retry#"];
+
+pub(crate) fn retry_key(takes: &Limits, id: &[u8]) -> Vec<u8> {
+    match keys::folded(takes, RETRY_PREFIXES[0].len(), id) {
+        (id, false) => RetryKey::encode(&id),
+        (hash, true) => [RETRY_PREFIXES[1], &hash].concat(),
+    }
+}
+
+/// How many retry counters there are.
+pub(crate) fn count_counters(rows: &dyn Rows) -> Result<u64> {
+    let count = |from: &[u8]| rows.count(&DEDUPE, KeyRange { from, until: prefix_end(from).as_deref() });
+    Ok(count(RETRY_PREFIXES[0])? + count(RETRY_PREFIXES[1])?)
 }
 
 /// The failures of a worker's message, from the counters of its id.
@@ -66,8 +83,11 @@ pub(crate) struct Handled {
 impl Handled {
     const BYTES: usize = 28;
 
-    pub(crate) fn key(message: MessageRef<'_>) -> Vec<u8> {
-        [b"seen:", &message.to().key_bits().to_be_bytes()[..], message.id()].concat()
+    pub(crate) fn key(takes: &Limits, message: MessageRef<'_>) -> Vec<u8> {
+        let worker = message.to().key_bits().to_be_bytes();
+        // Room for the moment that stands before it in the other table.
+        let (id, is_folded) = keys::folded(takes, 8 + 5 + worker.len(), message.id());
+        [if is_folded { b"seen#" } else { b"seen:" }, &worker[..], &id].concat()
     }
 
     pub(crate) fn new(message: MessageRef<'_>, at: Timestamp, expires: Timestamp) -> Self {

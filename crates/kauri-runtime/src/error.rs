@@ -113,6 +113,23 @@ impl Error {
         }
     }
 
+    /// Whether something was asked for that can never be done, whoever tries again: a row that is too long or of another type than its
+    /// table. Nothing else is the worse for it.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        use kauri_tree::Error as Tree;
+        match self {
+            Self::Limit { .. } => true,
+            Self::Store(error) => matches!(
+                error,
+                Tree::KeyTooLong { .. }
+                    | Tree::ValueTooLong { .. }
+                    | Tree::NameTooLong { .. }
+                    | Tree::OtherTypes { .. }
+            ),
+            _ => false,
+        }
+    }
+
     pub(crate) const fn damaged(table: &'static str, expected: &'static str) -> Self {
         Self::Damaged { table, expected }
     }

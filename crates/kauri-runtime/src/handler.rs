@@ -66,20 +66,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Conflict(conflict) => Self::retry(conflict),
-            Error::Wire(_)
-            | Error::Reserved { .. }
-            | Error::ReadOnly
-            | Error::Limit { .. }
-            | Error::Schedule(_)
-            | Error::Run(_) => Self::fatal(error),
-            // A row of the application's that is not of its table's type, or something that is too long.
-            Error::Store(
-                kauri_tree::Error::Undecodable(_)
-                | kauri_tree::Error::KeyTooLong { .. }
-                | kauri_tree::Error::ValueTooLong { .. }
-                | kauri_tree::Error::NameTooLong { .. }
-                | kauri_tree::Error::OtherTypes { .. },
-            ) => Self::fatal(error),
+            Error::Wire(_) | Error::Reserved { .. } | Error::ReadOnly | Error::Schedule(_) | Error::Run(_) => {
+                Self::fatal(error)
+            }
+            // A row of the application's that is not of its table's type.
+            Error::Store(kauri_tree::Error::Undecodable(_)) => Self::fatal(error),
+            refused if refused.is_refusal() => Self::fatal(refused),
             other => Self::Runtime(other),
         }
     }

@@ -37,6 +37,20 @@
 //!
 //! Workers are ticked by whoever likes ([`Worker::tick`]) or run on threads ([`Pool`]). The clock and the seed of its chance are given to the
 //! [`Builder`]; so [`testing`] can run everything in virtual time, through crashes and reorderings.
+//!
+//! # Limits
+//!
+//! What is longer than the substrate [takes](substrate::Substrate::limits), or than becomes a part of its keys, is refused where it is said,
+//! with [`Error::Limit`] or [`RunFault::Name`](run::RunFault::Name). In a handler that is a [failure](Failure) like any that is not retryable.
+//!
+//! | bytes of | at most | in pages of 4 KiB |
+//! |---|---|---|
+//! | a key that a block writes, a table's name, the name of a lease | a key: a quarter of a page less 8 | 1016 |
+//! | a message id | 21 less | 995 |
+//! | a schedule's name; of one that submits jobs | 42 less; 150 | 974; 150 |
+//! | a class's name; a job id | 26 less, and 200; 18 less, and 128 | 200; 128 |
+//! | an idempotency key, a tag, the name of a step or a signal | 200 | 200 |
+//! | a message's frame, and what one block writes | [`BlockLimits`] | 16 MiB, 256 MiB |
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +65,7 @@ mod handler;
 mod histogram;
 mod hold;
 mod json;
+mod keys;
 mod lease;
 mod look;
 mod merge;

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Object};
+use crate::keys;
 use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::read::Read;
@@ -94,7 +95,9 @@ impl InboxSink {
     /// Into the inboxes of this runtime, from a source of this name. A name stands for one outbox, for ever.
     #[must_use]
     pub fn new(to: Runtime, source: &str) -> Self {
-        Self { to, source: [b"from:", source.as_bytes()].concat() }
+        let (name, is_folded) = keys::folded(&to.shared.takes, 5, source.as_bytes());
+        let source = [if is_folded { b"from#" } else { b"from:" }, &name[..]].concat();
+        Self { to, source }
     }
 
     fn receive(&self, seq: Seq, frame: &[u8]) -> Result<()> {
@@ -108,7 +111,8 @@ impl InboxSink {
             };
             if seq.0 > last {
                 block.stage(&DEDUPE, &self.source, Some(&seq.0.to_le_bytes()))?;
-                block.emit(&message)?;
+                // What nobody accepts, everything behind it would wait for.
+                block.pass_on(&message, None)?;
             }
             Ok(())
         })

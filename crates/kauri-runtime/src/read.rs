@@ -76,7 +76,8 @@ pub trait Write: Read {
     /// Puts a row, as bytes.
     ///
     /// # Errors
-    /// If the table is the runtime's own, or a limit of the block is passed.
+    /// If the table is the runtime's own, a limit of the block is passed, or key, value or the table's name are longer than the substrate
+    /// [takes](crate::substrate::Substrate::limits).
     fn put_row(&mut self, table: &TableName, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Removes a row, as bytes, whether there is one or not.
@@ -88,7 +89,7 @@ pub trait Write: Read {
     /// Writes a row; what was there before is replaced.
     ///
     /// # Errors
-    /// If the table is the runtime's own, or a limit of the block is passed.
+    /// As for [`put_row`](Self::put_row).
     fn put<K: Key + ?Sized, V: Value + ?Sized>(
         &mut self,
         table: &Table<K, V>,

@@ -209,8 +209,8 @@ type Difference = (Option<(String, Vec<u8>)>, String);
 impl Step {
     fn run(&self, fork: &ModelSubstrate, handler: &mut dyn Handler) -> Result<Option<Difference>> {
         let rows = fork.snapshot()?;
-        let setting =
-            Setting { worker: Some(self.key.worker), now: self.now, incarnation: 0, limits: BlockLimits::default() };
+        let (worker, limits, takes) = (Some(self.key.worker), BlockLimits::default(), fork.limits());
+        let setting = Setting { worker, now: self.now, incarnation: 0, limits, takes };
         let mut block = Atomic::new(&*rows, setting);
         if let Err(failure) = handler.handle(&mut block, MessageRef::decode(&self.frame)?) {
             return Ok(Some((None, format!("it failed: {failure}"))));

@@ -17,10 +17,10 @@ use crate::policy::Policy;
 use crate::read::View;
 use crate::run::Recovered;
 use crate::schema::{
-    self, DEADLINES, DEDUPE, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
+    self, DEADLINES, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
 use crate::substrate::{
-    Append, Bytes, Change, Committed, Early, KeyRange, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
+    Append, Bytes, Change, Committed, Early, KeyRange, Limits, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
 };
 use crate::time::{Chance, Clock, Mono, Now};
 
@@ -122,16 +122,14 @@ impl Builder {
     /// a driver, and runs.
     ///
     /// # Errors
-    /// `Layout`, `NoSchema`, `OtherSchema`, `BadMarker`, or what the substrate says. Nothing runs then.
+    /// `Layout`, `NoSchema`, `OtherSchema`, `BadMarker`, `Substrate` if it takes too little, or what the substrate says. Nothing runs then.
     pub fn start(self) -> Result<Runtime> {
         schema::check_layout(&self.tables)?;
+        let takes = check_limits(self.substrate.limits())?;
         schema::ensure_version(&*self.substrate, self.version, self.bootstrap)?;
         let incarnation = begin_incarnation(&*self.substrate)?;
         crate::claim::forget_what_is_gone(&*self.substrate)?;
-        let rows = self.substrate.snapshot()?;
-        let end = prefix_end(b"retry:");
-        let retries = rows.count(&DEDUPE, KeyRange { from: b"retry:", until: end.as_deref() })?;
-        drop(rows);
+        let retries = crate::dedupe::count_counters(&*self.substrate.snapshot()?)?;
         let shared = Shared {
             substrate: self.substrate,
             clock: self.clock,
@@ -139,6 +137,7 @@ impl Builder {
             metrics: Metrics::default(),
             policy: self.policy,
             limits: self.limits,
+            takes,
             elsewhere: self.elsewhere,
             incarnation,
             owners: AtomicU64::new(1),
@@ -168,6 +167,16 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("policy", &self.policy).field("seed", &self.seed).finish_non_exhaustive()
     }
+}
+
+/// Whether a runtime can do with what a substrate takes.
+fn check_limits(takes: Limits) -> Result<Limits> {
+    let (least, found) = (Limits::KEY_BYTES_MIN, takes.key_bytes_max);
+    if found < least {
+        let words = format!("expected keys of {least} bytes at least, found {found} at most");
+        return Err(Error::Substrate(words.into()));
+    }
+    Ok(takes)
 }
 
 /// Counts this start of a runtime on its store: leases of earlier ones are nobody's.
@@ -206,6 +215,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) policy: Policy,
     pub(crate) limits: BlockLimits,
+    /// What the substrate takes.
+    pub(crate) takes: Limits,
     elsewhere: Arc<Elsewhere>,
     pub(crate) incarnation: u64,
     owners: AtomicU64,
@@ -267,7 +278,7 @@ impl Runtime {
     /// Sends a message. When this returns it is in the store, and survives.
     ///
     /// # Errors
-    /// If it is too long, the runtime was stopped, or the substrate fails.
+    /// If it or its id is too long, the runtime was stopped, or the substrate fails.
     pub fn send(&self, message: &Message) -> Result<Sent> {
         Ok(self.send_all(std::slice::from_ref(message))?[0])
     }
@@ -482,7 +493,8 @@ impl Shared {
     }
 
     pub(crate) fn setting(&self, worker: Option<WorkerId>) -> Setting {
-        Setting { worker, now: self.clock.now(), incarnation: self.incarnation, limits: self.limits }
+        let (incarnation, limits, takes) = (self.incarnation, self.limits, self.takes);
+        Setting { worker, now: self.clock.now(), incarnation, limits, takes }
     }
 
     pub(crate) fn next_owner(&self) -> u64 {

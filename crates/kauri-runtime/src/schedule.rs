@@ -20,6 +20,7 @@ use jiff::tz::TimeZone;
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp};
 
 use crate::error::{Error, Result};
+use crate::keys;
 use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::runtime::{Runtime, Shared, into_inbox, into_outbox};
@@ -162,9 +163,10 @@ impl Runtime {
     /// Makes a schedule, or replaces the one of this name. Its message's id is replaced in each slot by the name, `@` and the slot.
     ///
     /// # Errors
-    /// `Schedule` if it has no slots; or if the message is too long or the substrate fails.
+    /// `Schedule` if it has no slots; or if the name or the message is too long, or the substrate fails.
     pub fn schedule(&self, name: &str, when: &When, catch_up: CatchUp, message: &Message) -> Result<Schedule> {
         when.check()?;
+        keys::check_schedule(&self.shared.takes, name)?;
         let next = when.after(self.shared.clock.now().wall)?;
         let schedule = Schedule { when: when.clone(), catch_up, next, frame: message.encode()? };
         self.shared.commit_until(|rows| {

@@ -7,7 +7,7 @@
 //! | 2 | `outbox` | seq u64be | message frame |
 //! | 3 | `leases` | worker u64be, instance u64be | lease and the sequence numbers of the messages it covers |
 //! | 4 | `timers` | due i64be (not below 0), seq u64be | message frame |
-//! | 5 | `dedupe` | `retry:` message id; `seen:` worker u64be, message id | counters; when and what was handled |
+//! | 5 | `dedupe` | `retry:` message id; `seen:` worker u64be, message id; `retry#`, `seen#` the hash of an id too long for that | counters; when and what was handled |
 //! | 6 | `dead_letter` | an inbox key | reason and frame |
 //! | 7 | `jobs` | job id | what somebody asked for: [`run`](crate::run) draws this row and those of the next tables |
 //! | 8 | `runs` | run id, 16 bytes | one execution of a job |

@@ -15,7 +15,7 @@ use kauri_wire::{Flags, Message, MessageId, MessageKind, MessageRef, Timestamp};
 
 use crate::atomic::Atomic;
 use crate::claim::Claimed;
-use crate::dead_letter::{DeadLetter, Reason};
+use crate::dead_letter::{DeadLetter, HEADER_BYTES, Reason};
 use crate::dedupe::{self, Failures, Handled};
 use crate::error::Result;
 use crate::handler::{Failure, Handler};
@@ -24,10 +24,10 @@ use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Shared, into_inbox, into_timers};
 use crate::schema::{DEAD_LETTER, DEADLINES, DEDUPE, DEDUPE_EXPIRY, INBOX, URGENT};
-use crate::substrate::{Bytes, Change, Rows, Seen, Writes};
+use crate::substrate::{Bytes, Change, Rows, Seen, Writes, clip};
 
 /// How a message's pass came out, before anything is committed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Done,
     Duplicate,
@@ -109,7 +109,7 @@ fn find_handled(block: &Atomic<'_>, message: MessageRef<'_>) -> Result<Option<bo
     if !message.flags().contains(Flags::DEDUPE_REQUIRED) {
         return Ok(None);
     }
-    let Some(bytes) = block.row(&DEDUPE, &Handled::key(message))? else { return Ok(None) };
+    let Some(bytes) = block.row(&DEDUPE, &Handled::key(&block.setting().takes, message))? else { return Ok(None) };
     let handled = Handled::decode(&bytes)?;
     // What has expired is forgotten, swept or not.
     Ok((block.now().wall < handled.expires).then(|| handled.is_same(message)))
@@ -121,12 +121,12 @@ fn conclude(block: &mut Atomic<'_>, policy: &Policy, message: MessageRef<'_>) ->
         let now = block.now().wall;
         let kept = i64::try_from(policy.dedupe_for.as_millis()).unwrap_or(i64::MAX);
         let handled = Handled::new(message, now, Timestamp(now.0.saturating_add(kept)));
-        let key = Handled::key(message);
+        let key = Handled::key(&block.setting().takes, message);
         block.stage(&DEDUPE, &key, Some(&handled.encode()))?;
         block.stage(&DEDUPE_EXPIRY, &handled.expiry_key(&key), Some(&[]))?;
     }
     if message.flags().contains(Flags::REQUIRES_ACK) {
-        block.emit(&acknowledgement(message)?)?;
+        block.pass_on(&acknowledgement(message)?, None)?;
     }
     Ok(())
 }
@@ -207,9 +207,10 @@ impl Disposal<'_> {
     }
 
     pub(crate) fn bury(&mut self, claimed: &Claimed, reason: Reason, why: Box<str>, failures: u32) -> StepEnd {
+        let room = self.shared.takes.value_bytes_max.saturating_sub(HEADER_BYTES + claimed.frame.len());
         let letter = DeadLetter {
             reason,
-            detail: why.to_string(),
+            detail: clip(&why, room).into_owned(),
             failed_at: self.now,
             deliveries: claimed.deliveries,
             failures,
@@ -226,7 +227,7 @@ impl Disposal<'_> {
             return Ok(Failures::default());
         }
         let Ok(message) = MessageRef::decode(&claimed.frame) else { return Ok(Failures::default()) };
-        let (key, worker) = (dedupe::retry_key(message.id()), claimed.key.worker);
+        let (key, worker) = (dedupe::retry_key(&self.shared.takes, message.id()), claimed.key.worker);
         let staged = self.change.writes.get(&DEDUPE).and_then(|rows| rows.get(&key[..])).cloned();
         let is_staged = staged.is_some();
         let before = match staged {

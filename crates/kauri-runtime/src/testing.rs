@@ -56,7 +56,7 @@ use self::dawdle::Dawdle;
 use crate::error::{Conflict, Error, Result};
 use crate::runtime::{Builder, Runtime};
 use crate::schema::LEASES;
-use crate::substrate::{Change, Early, ModelSubstrate, Rows, Signal, Substrate, Verdict};
+use crate::substrate::{Change, Early, Limits, ModelSubstrate, Rows, Signal, Substrate, Verdict};
 use crate::time::{Chance, Clock, Mono, Now};
 use crate::worker::{Rest, Worker};
 
@@ -672,6 +672,10 @@ impl Substrate for Faulty {
             return Err(self.crash(FaultKind::CrashAfter));
         }
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

@@ -10,6 +10,7 @@ use kauri_wire::{Flags, MessageRef, WorkerId};
 
 use crate::atomic::Atomic;
 use crate::claim::{self, Claimed, Found, Held, Leases, Search};
+use crate::dead_letter::Reason;
 use crate::error::{Conflict, Error, Result};
 use crate::handler::Handler;
 use crate::hold::Hold;
@@ -73,6 +74,8 @@ pub struct Worker {
     hold: Arc<Hold>,
     /// The batch before, if it was committed and may not be durable yet: then something is held, and handled on what that batch wrote.
     early: Option<Batch>,
+    /// A commit of what is held was refused for something in it: each is handled alone, so that no other suffers for it.
+    is_one_by_one: bool,
     /// Messages that are done with, durably, and were not reported yet.
     done: usize,
     /// What wakes one of the instances that share the inbox, if this is one of them.
@@ -126,6 +129,7 @@ impl Runtime {
             lease: None,
             hold,
             early: None,
+            is_one_by_one: false,
             done: 0,
             relay: None,
             is_shared: false,
@@ -428,6 +432,7 @@ impl Worker {
         }
         shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
         self.held = found.claims;
+        self.is_one_by_one = false;
         self.hold.note(lease.as_ref());
         self.lease = lease;
     }
@@ -457,22 +462,36 @@ impl Worker {
     fn handle_held(&mut self, pace: Pace) -> Result<usize> {
         let shared = Arc::clone(&self.runtime.shared);
         let mut pass = 1;
-        let mut size = self.held.len();
+        let mut size = if self.is_one_by_one { self.held.len().min(1) } else { self.held.len() };
         let mut lost = 0;
+        let mut refused = None;
         loop {
             if size == 0 {
                 return Ok(lost);
             }
             let is_last = pass > self.policy.passes_max;
-            match self.pass(size, is_last, pace)? {
-                Landing::Committed(handled) => return Ok(lost + handled),
-                Landing::Lost(count) => {
+            let conflicts = || Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true };
+            let instead = refused.clone().or_else(|| is_last.then(conflicts));
+            match self.pass(size, instead.as_ref(), pace) {
+                Ok(Landing::Committed(handled)) => return Ok(lost + handled),
+                Ok(Landing::Lost(count)) => {
                     size = size.min(self.held.len());
                     lost += count;
                     self.done += count;
+                    // It may have been another that was refused.
+                    refused = None;
                     continue;
                 }
-                Landing::Conflict(conflict) => shared.meet(&conflict, pass, Some(self.id)),
+                Ok(Landing::Conflict(conflict)) => shared.meet(&conflict, pass, Some(self.id)),
+                Err(error) if error.is_refusal() && size > 1 => {
+                    self.is_one_by_one = true;
+                    (size, pass) = (1, 1);
+                    continue;
+                }
+                Err(error) => {
+                    refused = Some(after_refusal(error, refused.as_ref())?);
+                    continue;
+                }
             }
             shared.pause(&self.policy, pass);
             pass += 1;
@@ -493,8 +512,8 @@ impl Worker {
         shared.observe(&Observation::StepEnded { key, end, frame, now, took: Duration::ZERO, writes: None });
     }
 
-    /// One pass over the first `size` messages held, and its commit. In the last one allowed nothing is run: the step has failed.
-    fn pass(&mut self, size: usize, is_last: bool, pace: Pace) -> Result<Landing> {
+    /// One pass over the first `size` messages held, and its commit. If it is said what they came to instead, none is run.
+    fn pass(&mut self, size: usize, instead: Option<&Outcome>, pace: Pace) -> Result<Landing> {
         let shared = Arc::clone(&self.runtime.shared);
         let before = self.early.as_ref().map(|batch| batch.early.clone()).unwrap_or_default();
         let rows = shared.substrate.snapshot_with(&before)?;
@@ -507,7 +526,7 @@ impl Worker {
         let hold = Arc::clone(&self.hold);
         hold.take_up(&shared, held, &self.policy, before.clone());
         let mut block = Atomic::new(&*rows, setting).holding(&shared, &hold);
-        let passes = self.run_all(&mut block, size, is_last);
+        let passes = self.run_all(&mut block, size, instead);
         let (mut change, wishes) = block.into_change();
         // Also if the runtime failed: the lease may have been renewed before.
         self.lease = hold.let_go();
@@ -552,7 +571,13 @@ impl Worker {
     ) -> Result<Landing> {
         let shared = Arc::clone(&self.runtime.shared);
         let mut change = Arc::new(change);
-        let (mut verdict, mut early) = self.commit(&change, &next, pace)?;
+        let (mut verdict, mut early) = match self.commit(&change, &next, pace) {
+            Ok(answer) => answer,
+            Err(error) => {
+                next.claims.iter().for_each(|claimed| self.leave(claimed));
+                return Err(error);
+            }
+        };
         if let Verdict::Conflict(conflict) = &verdict
             && next.unstage(Arc::make_mut(&mut change), conflict)
         {
@@ -679,7 +704,7 @@ impl Worker {
     }
 
     /// Runs messages until they are done or the batch has taken long enough, or holds enough.
-    fn run_all(&mut self, block: &mut Atomic<'_>, size: usize, is_last: bool) -> Result<Vec<Pass>> {
+    fn run_all(&mut self, block: &mut Atomic<'_>, size: usize, instead: Option<&Outcome>) -> Result<Vec<Pass>> {
         let shared = Arc::clone(&self.runtime.shared);
         let began = shared.mono();
         let mut before = began;
@@ -687,9 +712,9 @@ impl Worker {
         let Work::Handle(handler) = &mut self.work else { unreachable!("whoever drives runs holds no messages") };
         for claimed in &self.held[..size] {
             self.hold.begin(claimed, before);
-            let (outcome, writes) = match is_last {
-                true => (Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true }, None),
-                false => step::run(&shared, &self.policy, &mut **handler, block, claimed)?,
+            let (outcome, writes) = match instead {
+                Some(outcome) => (outcome.clone(), None),
+                None => step::run(&shared, &self.policy, &mut **handler, block, claimed)?,
             };
             let now = shared.mono();
             passes.push(Pass { outcome, took: now.since(before), writes });
@@ -761,6 +786,23 @@ enum Landing {
     Conflict(Conflict),
 }
 
+/// What becomes of the one message of a pass that the substrate refused, whatever it was to become before.
+///
+/// # Errors
+/// The error, if it is no refusal or even the message's burial was refused: then the message is not to blame.
+fn after_refusal(error: Error, before: Option<&Outcome>) -> Result<Outcome> {
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    let why = format!("the commit was refused: {error}").into();
+    match before {
+        None => Ok(Outcome::Failed { why, retryable: false }),
+        // Not even that could be counted.
+        Some(Outcome::Failed { .. }) => Ok(Outcome::Doomed { reason: Reason::FailuresSpent, why }),
+        Some(_) => Err(error),
+    }
+}
+
 fn flags_of(frame: &[u8]) -> Flags {
     MessageRef::decode(frame).map_or(Flags::NONE, |message| message.flags())
 }
@@ -779,7 +821,6 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, end: &StepEnd) {
-        use crate::dead_letter::Reason;
         match end {
             StepEnd::Done => self.successes += 1,
             StepEnd::Duplicate => {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kauri_runtime::substrate::{Change, Early, Rows, Signal, Substrate, TreeSubstrate, Verdict};
+use kauri_runtime::substrate::{Change, Early, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::{FaultKind, Ground};
 use kauri_runtime::{Error, Result};
 use kauri_tree::Options;
@@ -122,6 +122,10 @@ impl Substrate for Watched {
     fn wait(&self, early: &Early) -> Result<()> {
         self.begin();
         self.inner.wait(early)
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

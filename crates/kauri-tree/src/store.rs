@@ -687,6 +687,40 @@ impl Store {
         }
     }
 
+    /// The longest value, in bytes.
+    ///
+    /// ```
+    /// use kauri_tree::{Error, Store, Table, Write};
+    ///
+    /// const FILES: Table<str, [u8]> = Table::new("files");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// let refused = txn.reserve(&FILES, "all of it", Store::VALUE_BYTES_MAX + 1, |_| {});
+    /// assert!(matches!(refused, Err(Error::ValueTooLong { most: Store::VALUE_BYTES_MAX, .. })));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    pub const VALUE_BYTES_MAX: usize = crate::overflow::VALUE_BYTES_MAX;
+
+    /// The longest key in bytes: a quarter of a page less eight. The name of a table is no longer either, and somewhat shorter where pages
+    /// are small and the names of its types long.
+    ///
+    /// ```
+    /// use kauri_tree::{Error, Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let most = store.key_bytes_max();
+    /// assert_eq!(most, 1016); // in pages of 4 KiB
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, &"k".repeat(most), 12)?;
+    /// assert!(matches!(txn.put(&STOCK, &"k".repeat(most + 1), 12), Err(Error::KeyTooLong { .. })));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key_bytes_max(&self) -> usize {
+        crate::btree::key_bytes_max(self.page_bytes())
+    }
+
     pub(crate) fn page_bytes(&self) -> usize {
         self.arena().page_bytes()
     }

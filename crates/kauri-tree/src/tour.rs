@@ -592,7 +592,7 @@
 //! | memory | without [`Options::cache_bytes`], every page that was read or written since the store was opened; with it, about as much as it says, and what was committed since the last checkpoint |
 //! | systems | Linux; files on disks whose syncs reach stable storage, not on network file systems |
 //!
-//! What is too long is refused before anything is written.
+//! What is too long is refused before anything is written; [`Store::key_bytes_max`] tells beforehand.
 //!
 //! ```
 //! use kauri_tree::{Error, Options, Table, Write};

@@ -195,7 +195,7 @@ impl LiveRun {
     }
 
     /// Ends the run, unless it is not ours any more.
-    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool> {
+    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool, Halt> {
         let job = self.job.clone();
         self.conclude(Some(ahead), ending_with(ending, job))
     }
@@ -209,7 +209,7 @@ impl LiveRun {
             return Err(SinkError::Sealed);
         }
         let job = self.job.clone();
-        let concluded = self.conclude(None, ending_with(ending, job));
+        let concluded = self.conclude(None, ending_with(ending, job)).map_err(Halt::into_error);
         let answer = match &concluded {
             Ok(true) => Ok(()),
             Ok(false) => Err(SinkError::Lost),
@@ -221,7 +221,7 @@ impl LiveRun {
     }
 
     /// Lets the run wait, unless it is not ours any more or what it waits for has come.
-    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<bool> {
+    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<bool, Halt> {
         let Some(park) = self.park.take() else { return Ok(false) };
         self.conclude(Some(ahead), |block, shared, run, stop| {
             if let Some(ending) = cancelled(block.now().wall, run, stop) {
@@ -239,7 +239,7 @@ impl LiveRun {
         &mut self,
         mut ahead: Option<&mut Ahead<'_>>,
         mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt>,
-    ) -> Result<bool> {
+    ) -> Result<bool, Halt> {
         for pass in 1..=PASSES_MAX {
             let stop = self.stop;
             if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
@@ -260,8 +260,7 @@ impl LiveRun {
             match result {
                 Ok(()) => {}
                 Err(Halt::Lost) => return Ok(false),
-                Err(Halt::Runtime(error)) => return Err(error),
-                Err(halt) => return Err(Error::Substrate(halt.to_string().into())),
+                Err(halt) => return Err(halt),
             }
         }
         // The lease runs out, and somebody else finds the run as a crash would leave it.
@@ -338,7 +337,11 @@ fn ending_with(
             Some(cancelled) if !ending.outcome.is_success() => cancelled,
             _ => ending,
         };
-        Ok(seal::seal_of(block, shared, job.clone(), run, ending)?)
+        // An end that contradicts itself is a fault of whoever drives; one that can never be written may be any script's.
+        seal::seal_of(block, shared, job.clone(), run, ending).map_err(|error| match error.is_refusal() {
+            true => error.into(),
+            false => Halt::Runtime(error),
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use super::{index, recur, runs, step};
 use crate::atomic::Atomic;
 use crate::claim::{Claimed, Found, Held};
 use crate::dead_letter::{DeadLetter, Reason};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::{Lease, row_key};
 use crate::metrics::Counter;
 use crate::policy::Policy;
@@ -175,15 +175,21 @@ impl Worker {
             Ok(ending) => live.end(&ending, &mut ahead),
             Err(Halt::Parked) => live.park(&mut ahead),
             Err(Halt::Lost) => Ok(false),
-            Err(Halt::Runtime(error)) => Err(error),
+            Err(Halt::Runtime(error)) if error.is_refusal() => Err(error.into()),
+            Err(Halt::Runtime(error)) => Err(Halt::Runtime(error)),
             Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled"), &mut ahead),
             Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
             Err(Halt::Diverged(divergence)) => {
                 live.end(&Ending::failure(now, Outcome::VersionMismatch, &divergence.to_string()), &mut ahead)
             }
         };
+        let ended = match ended {
+            // What it wanted with its end, or to wait for, can never be written: so it ends without.
+            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
+            ended => ended,
+        };
         let taken = ahead.taken;
-        let ended = ended?;
+        let ended = ended.map_err(Halt::into_error)?;
         Ok((ended, taken.and_then(|taken| self.go_on_with(taken))))
     }
 
@@ -196,15 +202,32 @@ impl Worker {
         }
     }
 
-    /// Claims a message, and commits with the claim what it means for its run.
+    /// Claims a message, and commits with the claim what it means for its run. If that can never be written, the run ends, or the message
+    /// is buried if it is none of a run: it is not tried again for ever.
     fn begin_run(&mut self) -> Result<Begun> {
+        let mut claims = None;
+        match self.try_begin_run(&mut claims, None) {
+            Err(error) if error.is_refusal() && claims.is_some() => {
+                let refused = claims.take().map(|key| (key, error.to_string()));
+                self.try_begin_run(&mut claims, refused.as_ref())
+            }
+            begun => begun,
+        }
+    }
+
+    fn try_begin_run(&mut self, claims: &mut Option<InboxKey>, refused: Option<&(InboxKey, String)>) -> Result<Begun> {
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
         let (found, lease) = self.search(&*rows)?;
         self.wake_at = found.wake_at;
         let mut block = Atomic::new(&*rows, shared.setting(Some(self.id)));
         let Some(claimed) = found.claims.first().cloned() else { return Ok(Begun::Idle) };
-        let begun = match begin(&mut block, &shared, &claimed) {
+        *claims = Some(claimed.key);
+        let begun = match refused.filter(|(key, _)| *key == claimed.key) {
+            None => begin(&mut block, &shared, &claimed),
+            Some((_, why)) => end_refused(&mut block, &shared, &claimed, why),
+        };
+        let begun = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 self.leave(&claimed);
@@ -220,7 +243,14 @@ impl Worker {
             self.stage_drop(&mut change, &claimed, burial.as_ref());
         }
         change.durability = self.policy.durability(Flags::DURABLE);
-        match shared.commit(&change)? {
+        let verdict = match shared.commit(&change) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                self.leave(&claimed);
+                return Err(error);
+            }
+        };
+        match verdict {
             Verdict::Committed(_) => {
                 shared.metrics.add(Counter::Commits, 1);
                 Ok(self.go_on(&found, claimed, held, begun))
@@ -282,7 +312,8 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
             Ok(message) => recur::submit_slot(block, shared, message)?,
             Err(_) => false,
         };
-        return Ok(Next::Drop((!is_slot).then(|| letter(claimed, block.now().wall))));
+        let detail = "expected the id of a run, or a job that recurs and can be submitted";
+        return Ok(Next::Drop((!is_slot).then(|| letter(claimed, block.now().wall, Reason::Undecodable, detail))));
     };
     // A run that was swept away needs nobody.
     let Some(mut run) = make::find_run(block, id)? else { return Ok(Next::Drop(None)) };
@@ -392,8 +423,27 @@ pub(super) fn take_over(block: &mut Atomic<'_>, shared: &Shared, mut run: Run) -
     Ok(true)
 }
 
-fn letter(claimed: &Claimed, now: Timestamp) -> DeadLetter {
-    let detail = "expected the id of a run, or a job that recurs and can be submitted".to_owned();
-    let (deliveries, frame) = (claimed.deliveries, claimed.frame.clone());
-    DeadLetter { reason: Reason::Undecodable, detail, failed_at: now, deliveries, failures: 0, frame }
+/// Stages what becomes of a message whose meaning for its run can never be written: the run ends. If that cannot be either, or it is the
+/// message of no run, it is buried.
+fn end_refused(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed, why: &str) -> Result<Next> {
+    let now = block.now().wall;
+    let ended = block.nest(|block| {
+        let message = MessageRef::decode(&claimed.frame)?;
+        let Some(id) = make::driven_run(message.payload()) else { return Ok(false) };
+        let Some(mut run) = make::find_run(block, id)?.filter(|run| run.outcome().is_none()) else { return Ok(false) };
+        step::catch_up(&mut run, &step::read(block, id)?);
+        seal::seal(block, shared, &mut run, &Ending::failure(now, Outcome::ScriptError, why))?;
+        Ok::<bool, Error>(true)
+    });
+    let is_ended = match ended {
+        Err(Error::Wire(_)) => false,
+        Err(error) if error.is_refusal() => false,
+        ended => ended?,
+    };
+    Ok(Next::Drop((!is_ended).then(|| letter(claimed, now, Reason::FailuresSpent, why))))
+}
+
+fn letter(claimed: &Claimed, failed_at: Timestamp, reason: Reason, detail: &str) -> DeadLetter {
+    let (detail, deliveries, frame) = (detail.to_owned(), claimed.deliveries, claimed.frame.clone());
+    DeadLetter { reason, detail, failed_at, deliveries, failures: 0, frame }
 }

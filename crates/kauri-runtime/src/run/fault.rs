@@ -35,11 +35,11 @@ pub enum RunFault {
     },
     /// The run has no step of this name.
     NoStep(Box<str>),
-    /// A name, a key or a list is longer than it may be, empty, or has a byte 0.
+    /// A name or a key is longer than it may be, empty, or has a byte 0.
     Name {
         /// Of what.
         of: &'static str,
-        /// The most bytes, or entries.
+        /// The most bytes.
         most: usize,
         /// How many were found.
         found: usize,
@@ -64,7 +64,9 @@ impl fmt::Display for RunFault {
             Self::Followed(run) => write!(f, "expected run {run} to be the last of its job, found another after it"),
             Self::Lineage { run, expected } => write!(f, "the lineage of run {run} is wrong: expected {expected}"),
             Self::NoStep(name) => write!(f, "expected a recorded step {name:?}, found none"),
-            Self::Name { of, most, found } => write!(f, "expected {of} of 1 to {most} without a byte 0, found {found}"),
+            Self::Name { of, most, found } => {
+                write!(f, "expected {of} of 1 to {most} bytes without a byte 0, found {found}")
+            }
             Self::Event(why) => write!(f, "the event cannot be kept: {why}"),
             Self::Params(why) => write!(f, "the params have no canonical form: {why}"),
         }

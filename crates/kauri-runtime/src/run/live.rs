@@ -65,6 +65,16 @@ impl fmt::Display for Halt {
 
 impl std::error::Error for Halt {}
 
+impl Halt {
+    /// Why a worker cannot go on with a run, where that is nothing it expects.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Runtime(error) => error,
+            halt => Error::Substrate(halt.to_string().into()),
+        }
+    }
+}
+
 impl From<Error> for Halt {
     /// What the code did wrong is its failure; the rest is the runtime's.
     fn from(error: Error) -> Self {

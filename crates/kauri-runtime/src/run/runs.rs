@@ -16,6 +16,7 @@ use super::row::Run;
 use super::seal::{self, Ending};
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
+use crate::keys;
 use crate::read::{Read, View};
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{INPUTS, RUN_INDEX};
@@ -107,6 +108,7 @@ impl Runs {
     /// `Name` if it is none, or if the substrate fails.
     pub fn define(&self, name: &str, class: &Class) -> Result<()> {
         check_name("a class's name", name)?;
+        keys::check_class(&self.shared().takes, name)?;
         self.atomically(|block| {
             let is_paused = make::find_class(block, name)?.is_some_and(|before| before.is_paused);
             let row = ClassRow { class: class.clone(), is_paused };

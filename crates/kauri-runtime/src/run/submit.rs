@@ -11,9 +11,11 @@ use super::runs::{Runs, check_name};
 use super::seal;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
+use crate::keys;
 use crate::read::Read;
 use crate::runtime::Shared;
 use crate::schema::RUN_INDEX;
+use crate::substrate::at_most;
 
 /// What became of a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,7 +32,7 @@ impl Runs {
     /// Submits a job. When this returns it is in the store, with its first run, and survives.
     ///
     /// # Errors
-    /// `NoClass`, `NoJob` if it waits for one that is not there, `JobExists`, `RunExists`, `Name`, or if the substrate fails.
+    /// `NoClass`, `NoJob` if it waits for one that is not there, `JobExists`, `RunExists`, `Name`, `Limit`, or if the substrate fails.
     pub fn submit(&self, submission: &Submission) -> Result<Submitted> {
         check_submission(submission)?;
         self.atomically(|block| stage_submission(block, self.shared(), submission))
@@ -60,7 +62,10 @@ pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: 
         None => seal::fresh_id(block, shared)?,
     };
     let job = match &wanted.job {
-        Some(job) => job.clone(),
+        Some(job) => {
+            keys::check_job(&shared.takes, job.as_str())?;
+            job.clone()
+        }
         None => JobId::new(format!("job-{id}"))?,
     };
     let submitted = Submitted { job: job.clone(), run: id, is_new: true };
@@ -136,9 +141,7 @@ pub(super) fn check_submission(wanted: &Submission) -> Result<()> {
     }
     wanted.tags.iter().try_for_each(|tag| check_name("a tag", tag))?;
     for (of, found) in [("tags", wanted.tags.len()), ("jobs to wait for", wanted.after.len())] {
-        if found > LIST_MAX {
-            return Err(RunFault::Name { of, most: LIST_MAX, found }.into());
-        }
+        at_most(of, LIST_MAX, found)?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
 /// # Errors
 /// Says what it did that it should not.
 pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
-    let cases: [(&str, Case<S>); 12] = [
+    let cases: [(&str, Case<S>); 13] = [
         ("a change is applied whole", applied_whole),
         ("a snapshot never changes", snapshot_stays),
         ("reads that changed are conflicts", reads_conflict),
@@ -33,6 +33,7 @@ pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<()
         ("watchers of what changed are woken", watchers_wake),
         ("what was committed early is its maker's, then everybody's", early_is_seen),
         ("an early commit conflicts like any other", early_conflicts),
+        ("what is longer than it takes is refused whole, and harms nobody", long_is_refused),
     ];
     for (name, case) in cases {
         case(&make()).map_err(|error| format!("{name}: {error}"))?;
@@ -315,6 +316,54 @@ fn contents(rows: &dyn Rows) -> crate::Result<Contents> {
         }
     }
     Ok(all)
+}
+
+/// The longest that is tried: a substrate that takes more takes anything.
+const TRIED_BYTES_MAX: usize = 1 << 20;
+
+fn long_is_refused<S: Substrate>(substrate: &S) -> Check<'static> {
+    let limits = substrate.limits();
+    check(limits.key_bytes_max >= super::Limits::KEY_BYTES_MIN, "keys are too short for a runtime")?;
+    let longest = |most: usize| most.min(TRIED_BYTES_MAX);
+    let (key, name) = (longest(limits.key_bytes_max), longest(limits.name_bytes_max));
+    let row = |key: usize, value: usize, name: usize| {
+        let mut change = put("besides", "");
+        change.put("n".repeat(name), vec![b'k'; key], vec![b'v'; value]);
+        change
+    };
+    let append = |prefix: usize, sequence: usize| {
+        let (prefix, sequence) = (vec![b'p'; prefix].into(), vec![b's'; sequence].into());
+        let appends = vec![Append { table: STOCK, prefix, sequence, value: (*b"v").into(), also: Vec::new() }];
+        Change { appends, ..put("besides", "") }
+    };
+    for change in [row(key, 1, 1), row(1, 1, name), row(key, 100, name), append(key - 8, 1), append(1, key)] {
+        apply(substrate, &change)?;
+    }
+    let before = contents(&*substrate.snapshot()?)?;
+    let mut long = Vec::new();
+    if limits.key_bytes_max <= TRIED_BYTES_MAX {
+        long.extend([row(key + 1, 1, 1), row(10 * key, 1, 2), append(key - 7, 1), append(1, key + 1)]);
+    }
+    if limits.name_bytes_max <= TRIED_BYTES_MAX {
+        long.push(row(1, 1, name + 1));
+    }
+    if limits.value_bytes_max <= TRIED_BYTES_MAX {
+        apply(substrate, &row(1, limits.value_bytes_max, 1))?;
+        long.push(row(1, limits.value_bytes_max + 1, 1));
+    }
+    let before = if limits.value_bytes_max <= TRIED_BYTES_MAX { contents(&*substrate.snapshot()?)? } else { before };
+    for mut change in long {
+        change.put(FRUIT, *b"besides", *b"changed");
+        check(substrate.commit(&change).is_err(), "something too long was committed")?;
+        let early = substrate.commit_early(&Arc::new(change), &Early::default());
+        check(early.is_err(), "something too long was committed early")?;
+        check(contents(&*substrate.snapshot()?)? == before, "what was refused left something")?;
+    }
+    // Reading is no harm.
+    check(substrate.snapshot()?.get(&FRUIT, &vec![0; key + 1])?.is_none(), "a row that cannot be")?;
+    let mut change = put("besides", "still writable");
+    change.expect(FRUIT, vec![0; key + 1], Seen::Absent);
+    apply(substrate, &change)
 }
 
 /// Random changes, some of them stale, on the substrate and on the model: both must say the same and hold the same.

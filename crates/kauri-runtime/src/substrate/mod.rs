@@ -8,12 +8,15 @@
 //!
 //! Where a commit takes long to be durable, its maker may go on from it meanwhile: [`commit_early`](Substrate::commit_early).
 //!
+//! What is longer than it takes is refused before it gets there: it [tells](Substrate::limits) what it takes.
+//!
 //! [`TreeSubstrate`] is Kauri's store; [`ModelSubstrate`] is the obvious map of maps it is compared with. [`conformance`] is what
 //! any implementation must pass.
 
 mod bytes;
 mod change;
 mod conformance;
+mod limits;
 mod model;
 mod tree;
 mod watch;
@@ -27,6 +30,8 @@ pub use bytes::Bytes;
 pub(crate) use change::RowsHash;
 pub use change::{Append, Change, Cut, Direction, Reads, Seen, SeenRange, TableWrites, Writes};
 pub use conformance::conformance;
+pub use limits::Limits;
+pub(crate) use limits::{at_most, clip};
 pub use model::ModelSubstrate;
 pub use tree::TreeSubstrate;
 pub use watch::Signal;
@@ -80,6 +85,9 @@ pub trait Substrate: Send + Sync {
         assert!(early.is_done(), "whoever commits early waits too");
         Ok(())
     }
+
+    /// How long keys, values and names of tables may be. It never changes. A commit of something longer fails, and applies nothing.
+    fn limits(&self) -> Limits;
 
     /// Raises the signal after each commit that changed a row of this table under this prefix. A hint: it may be raised without
     /// a reason, and whoever waits looks at the rows. It ends when the signal is dropped.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::change::SEQUENCES;
 use super::watch::Watches;
-use super::{Append, Change, Committed, KeyRange, Row, RowScan, Rows, Signal, Substrate, TableName, Verdict};
+use super::{Append, Change, Committed, KeyRange, Limits, Row, RowScan, Rows, Signal, Substrate, TableName, Verdict};
 use crate::error::{Error, Result};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -36,6 +36,7 @@ pub struct ModelSubstrate {
 struct Shared {
     tables: Mutex<Arc<Tables>>,
     watches: Watches,
+    limits: Limits,
 }
 
 impl ModelSubstrate {
@@ -43,6 +44,12 @@ impl ModelSubstrate {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No rows, and none ever whose keys, values or tables' names are longer than this.
+    #[must_use]
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
     }
 
     /// A copy of all rows of a snapshot: a fork of it.
@@ -80,6 +87,7 @@ impl Substrate for ModelSubstrate {
         if let Some(conflict) = change.find_conflict(&ModelRows(Arc::clone(&shared)))? {
             return Ok(Verdict::Conflict(conflict));
         }
+        self.shared.limits.check_change(change)?;
         let mut tables = Tables::clone(&shared);
         let mut removed = 0;
         for cut in &change.cuts {
@@ -103,6 +111,10 @@ impl Substrate for ModelSubstrate {
         drop(shared);
         self.shared.watches.notify(change);
         Ok(Verdict::Committed(Committed { appended, removed }))
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.limits
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

@@ -19,7 +19,8 @@ use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapsh
 use super::change::SEQUENCES;
 use super::watch::Watches;
 use super::{
-    Append, Change, Committed, Early, KeyRange, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName, Verdict,
+    Append, Change, Committed, Early, KeyRange, Limits, Row, RowScan, Rows, SeenRange, Signal, Substrate, TableName,
+    Verdict,
 };
 use crate::error::{Conflict, Result};
 
@@ -36,6 +37,7 @@ pub struct TreeSubstrate {
     watches: Arc<Watches>,
     /// The store is in memory: no commit waits for a disk.
     is_in_memory: bool,
+    limits: Limits,
 }
 
 impl TreeSubstrate {
@@ -44,7 +46,10 @@ impl TreeSubstrate {
     pub fn new(store: Store) -> Self {
         // Only a store in memory has no log.
         let is_in_memory = store.stat().log_bytes == 0;
-        Self { store, watches: Arc::default(), is_in_memory }
+        let key_bytes_max = store.key_bytes_max();
+        // The names of our tables' types are short enough that theirs are as long as keys in pages of any size.
+        let limits = Limits { key_bytes_max, name_bytes_max: key_bytes_max, value_bytes_max: Store::VALUE_BYTES_MAX };
+        Self { store, watches: Arc::default(), is_in_memory, limits }
     }
 
     /// The store itself.
@@ -120,6 +125,10 @@ impl Substrate for TreeSubstrate {
 
     fn wait(&self, early: &Early) -> Result<()> {
         Ok(early.of().map_or(Ok(()), |early| self.store.wait_early(early))?)
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

@@ -10,6 +10,7 @@ mod failures;
 mod ingests;
 mod kill;
 mod leases;
+mod limits;
 mod messages;
 mod observing;
 mod outboxes;

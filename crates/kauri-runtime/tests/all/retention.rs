@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{Class, EventSink, Keep, Removal, Retry, Runs, Submission, SweptRuns};
-use kauri_runtime::substrate::{Change, KeyRange, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
+use kauri_runtime::substrate::{Change, KeyRange, Limits, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Error, Policy, Result, Runtime};
 use kauri_tree::Store;
@@ -50,6 +50,10 @@ impl Substrate for Watched {
         self.seen.lock().unwrap().push((writes, change.cuts.len()));
         let verdict = self.inner.commit(change)?;
         if left == 0 { Err(dead()) } else { Ok(verdict) }
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
 
     fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {

@@ -362,7 +362,7 @@ fn names_and_lists_are_bounded() {
         assert!(matches!(runs.submit(&bad), Err(Error::Run(RunFault::Name { .. }))));
     }
     let many = (0..1001).fold(work(""), |work, number| work.tag(number.to_string()));
-    assert!(matches!(runs.submit(&many), Err(Error::Run(RunFault::Name { .. }))));
+    assert!(matches!(runs.submit(&many), Err(Error::Limit { of: "tags", .. })));
     assert!(runs.define("", &Class::new(CREW)).is_err());
     assert!(Map::EMPTY.is_empty());
 }

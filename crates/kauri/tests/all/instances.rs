@@ -160,6 +160,37 @@ retry = { attempts = 2, pause = "1ms" }
 "#;
 
 #[test]
+fn names_that_are_too_long_are_refused_in_words_and_nothing_stands_still() {
+    let home = home("up-long", HELLO);
+    let long = "k".repeat(5000);
+    let tag = format!("tag={long}");
+    let check = || {
+        for (args, words) in [
+            (["hello", "--key", &long], "expected an idempotency key of 1 to 200 bytes without a byte 0, found 5000"),
+            (["hello", "--tag", &tag], "expected a tag of 1 to 200 bytes without a byte 0, found 5004"),
+            (["hello", "--after", &long], "job id"),
+        ] {
+            let refused = on(&home, &[&["submit"], &args[..]].concat());
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{said}");
+            assert!(said.contains(words), "{said}");
+            assert!(refused.stdout.is_empty());
+        }
+        let refused = on(&home, &["submit", &long]);
+        assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+    };
+    // Without an instance, and with one.
+    check();
+    let (up, _) = Up::start(&home);
+    check();
+    // A concurrency key may have any length.
+    let run = up.submit(&["hello", "--concurrency-key", &long]);
+    assert!(up.say(&["runs", "wait", &run]).starts_with("success"));
+    assert_eq!(stats(&home)["queues"]["inbox"], 0);
+    up.kill();
+}
+
+#[test]
 fn a_job_is_submitted_followed_and_done() {
     let home = home("up-hello", HELLO);
     let (up, first) = Up::start(&home);
