@@ -57,8 +57,10 @@ const _: () = assert!(Stamp::LAST.number() < INSIDE);
 const HUGE_BYTES: usize = 2 << 20;
 /// The mark of a frame that was used: the system has memory for it.
 const TOUCHED: u8 = 8;
-/// The mark of a page that somebody read and did not bring.
-pub(crate) const READ: u8 = 16;
+/// How often a page was read that was not brought: two bits of its mark.
+const READ: u8 = 16;
+/// More is not counted.
+pub(crate) const READS_MAX: u8 = 3;
 /// A region becomes a huge page when this part of it, one of so many, was used.
 const DENSE_SHARE: usize = 16;
 
@@ -162,7 +164,7 @@ pub(crate) struct Frame<'a> {
 /// As much memory as a huge page of the system has.
 struct Region<'a> {
     start: NonNull<u8>,
-    /// How many of its frames were used.
+    /// How many of its frames were used, by pages that are no run.
     used: &'a AtomicU32,
 }
 
@@ -181,6 +183,17 @@ impl Mark {
         let before = self.load();
         // Mostly it is set: then nobody else needs to be disturbed.
         if before & bit == 0 { self.0.fetch_or(bit, Ordering::Relaxed) } else { before }
+    }
+
+    /// Counts that the page was read without being brought, and tells how often it was before.
+    pub(crate) fn count_read(&self) -> u8 {
+        let before = self.load();
+        let reads = before / READ % (READS_MAX + 1);
+        if reads < READS_MAX {
+            // Whoever changes the mark at the same time is not disturbed: it is no harm if one is not counted.
+            let _ = self.0.compare_exchange(before, before + READ, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        reads
     }
 
     pub(crate) fn unset(&self, bit: u8) {
@@ -289,10 +302,12 @@ impl Frames {
         self.counts_at() + self.frames_bytes().div_ceil(HUGE_BYTES) * size_of::<AtomicU32>()
     }
 
-    /// Notes that a frame is used.
-    fn touch(&self, page: u32) {
+    /// Notes that a frame is used, and by a page alone or by one of a run.
+    fn touch(&self, page: u32, is_alone: bool) {
         let frame = self.frame_or_map(page);
-        if frame.mark().set(TOUCHED) & TOUCHED == 0 && self.resident.is_none() {
+        // Runs count for nothing: a long value is read from its beginning to its end, so a page of the system more costs it little; and where
+        // there are many, making room for a huge page costs the system more than it saves.
+        if frame.mark().set(TOUCHED) & TOUCHED == 0 && is_alone && self.resident.is_none() {
             frame.count_in_region();
         }
     }
@@ -431,11 +446,11 @@ impl Claim<'_> {
         self.frames.count_in(self.pages);
         assert!(birth.number() > FILLING, "a page born at stamp {birth}; pages are born at 2 or later");
         for index in (1..self.pages).rev() {
-            self.frames.touch(self.first + index);
+            self.frames.touch(self.first + index, false);
             let inside = &self.frames.frame_or_map(self.first + index).stamps.birth;
             inside.store(INSIDE | u64::from(index), Ordering::Release);
         }
-        self.frames.touch(self.first);
+        self.frames.touch(self.first, self.pages == 1);
         self.frames.frame_or_map(self.first).stamps.birth.store(birth.number(), Ordering::Release);
         std::mem::forget(self);
     }

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::Arena;
-use crate::frames::{Birth, Frame, READ};
+use crate::frames::{Birth, Frame};
 use crate::slots::Slot;
 use crate::stamp::Stamp;
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, fence};
@@ -184,19 +184,23 @@ impl<'a, R> Reader<'a, R> {
         Some(Self { arena, slot, version, published, is_early: true, root: PhantomData })
     }
 
-    /// Notes that a page or run which is not in memory is read without being brought there, and tells whether it was before.
+    /// Notes that a page or run which is not in memory is read without being brought there, and tells how often it was before, up to
+    /// three times.
     ///
     /// ```
     /// use kauri_arena::{Arena, Stamp};
     ///
     /// let (arena, _writer) = Arena::new(256, Stamp::FIRST, ());
     /// let reader = arena.read();
-    /// assert!(!reader.note_read(7)); // once: not worth the memory
-    /// assert!(reader.note_read(7)); // again: it is wanted, and may be loaded
+    /// assert_eq!(reader.note_read(7), 0); // the first time: not worth the memory
+    /// assert_eq!(reader.note_read(7), 1);
+    /// assert_eq!(reader.note_read(7), 2);
+    /// assert_eq!(reader.note_read(7), 3); // it is wanted, and may be loaded
+    /// assert_eq!(reader.note_read(7), 3);
     /// ```
     #[must_use]
-    pub fn note_read(&self, first: u32) -> bool {
-        self.arena.frames.frame_or_map(first).mark().set(READ) & READ != 0
+    pub fn note_read(&self, first: u32) -> u8 {
+        self.arena.frames.frame_or_map(first).mark().count_read()
     }
 
     /// The version.

@@ -8,7 +8,6 @@ use crate::disk::File;
 use crate::error::{Error, Fault, Result};
 use crate::meta::checksum;
 use crate::node::Node;
-use crate::overflow::Header;
 use crate::pager::Run;
 use crate::sync::{Mutex, lock};
 
@@ -69,13 +68,6 @@ impl StoreFile {
         let _loading = lock(&self.loading[run.first as usize % LOADING_LOCKS]);
         arena.load(run.first, run.pages, |bytes| self.read(run, bytes))?;
         Ok(())
-    }
-
-    /// Reads the beginning of a run.
-    pub(crate) fn read_header(&self, first: u32) -> Result<Header> {
-        let mut header = Header::default();
-        self.read_bytes(first, &mut header)?;
-        Ok(header)
     }
 
     fn read_bytes(&self, first: u32, bytes: &mut [u8]) -> Result<()> {

@@ -42,14 +42,11 @@ pub(crate) trait RunsMut: Runs {
     fn write_run(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<u32>;
     /// A run that is in the file when the transaction commits: its first page, and its checksum.
     fn write_run_through(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<(u32, u64)>;
-    /// The beginning of a run, which is not checked further, and not brought for this.
-    fn header(&self, run: Run) -> Result<Header>;
+    /// A run that is given up: its bytes if it is in memory, where it is not brought for this. These pages are in use, or it is an error.
+    fn run_in_use(&self, run: Run) -> Result<Option<&[u8]>>;
     /// Gives a run up.
     fn retire_run(&mut self, run: Run);
 }
-
-/// The beginning of a run.
-pub(crate) type Header = [u8; HEADER_BYTES];
 
 /// Where a value lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,10 +231,12 @@ pub(crate) fn each(runs: &impl Runs, page_bytes: usize, reference: Reference, mu
     Ok(())
 }
 
-/// The only run of a value, if it has one. It is not read for this, but for its beginning.
+/// The only run of a value, if it has one. It is not read for this.
 pub(crate) fn only_run(runs: &impl RunsMut, page_bytes: usize, reference: Reference) -> Result<Option<Run>> {
     let Some(run) = single(page_bytes, reference) else { return Ok(None) };
-    check_header(&runs.header(run)?, run, reference.len())?;
+    if let Some(bytes) = runs.run_in_use(run)? {
+        check_header(bytes, run, reference.len())?;
+    }
     Ok(Some(run))
 }
 

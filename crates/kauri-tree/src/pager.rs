@@ -27,7 +27,7 @@ use crate::btree::{Pages, PagesMut};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
-use crate::overflow::{Header, Runs, RunsMut};
+use crate::overflow::{Runs, RunsMut};
 use crate::referred::ReferredRuns;
 use crate::sync::{Mutex, lock};
 use crate::through::{self, Through};
@@ -695,18 +695,20 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
         Ok((run.first, sum))
     }
 
-    fn header(&self, run: Run) -> Result<Header> {
-        let whole = |bytes: &[u8]| *bytes.first_chunk().expect("a page is longer");
+    fn run_in_use(&self, run: Run) -> Result<Option<&[u8]>> {
         if let Some(bytes) = self.writer.run(run.first, run.pages) {
-            return Ok(whole(bytes));
+            return Ok(Some(bytes));
         }
-        match &self.file {
-            Some(file) if run.iter().end <= self.end => {
-                self.flush()?;
-                file.read_header(run.first)
-            }
-            _ => self.bring(run).map(whole),
+        if self.file.is_none() || self.writer.birth(run.first).is_some() {
+            return self.bring(run).map(Some);
         }
+        let is_in_use = |page| page < self.end && !self.free.contains(page);
+        let is_whole = run.first / CHUNK_PAGES == (run.iter().end - 1) / CHUNK_PAGES;
+        if !is_whole || !run.iter().all(is_in_use) {
+            let fault = Fault::new("a run of pages in use", run.first.into());
+            return Err(Error::Corrupt { page: run.first, fault });
+        }
+        Ok(None)
     }
 
     fn retire_run(&mut self, run: Run) {

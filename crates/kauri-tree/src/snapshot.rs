@@ -170,13 +170,13 @@ impl VersionPages<'_> {
         self.store.arena().page_bytes()
     }
 
-    /// A copy of a run that is not in memory, the first time that it is wanted: what is wanted again is brought, and stays.
+    /// A copy of a run that is not in memory, the first times that it is wanted: what is wanted again is brought, and stays.
     pub(crate) fn read_aside(&self, run: Run) -> Result<Option<Vec<u8>>> {
         let Some(durable) = self.store.durable() else { return Ok(None) };
         if run.pages as usize * self.page_bytes() > ASIDE_BYTES_MAX {
             return Ok(None);
         }
-        if self.reader.run(run.first, run.pages).is_some() || self.reader.note_read(run.first) {
+        if self.reader.run(run.first, run.pages).is_some() || self.reader.note_read(run.first) >= ASIDE_READS {
             return Ok(None);
         }
         let mut bytes = vec![0; run.pages as usize * self.page_bytes()];
@@ -198,6 +198,10 @@ impl VersionPages<'_> {
         self.reader.run(run.first, run.pages).ok_or(Error::Corrupt { page: run.first, fault })
     }
 }
+
+/// How often a run is copied before it is brought. Memory that is touched first makes bringing one as dear as copying it two or three times,
+/// so whoever wants it never again has lost nothing, and whoever wants it always has paid twice at most.
+const ASIDE_READS: u8 = 3;
 
 /// Longer runs are brought in any case: copying them costs more than room for them.
 const ASIDE_BYTES_MAX: usize = 64 << 10;
