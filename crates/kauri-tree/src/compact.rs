@@ -105,29 +105,40 @@ impl Store {
         Ok(compaction)
     }
 
-    /// Moves pages until the store gets no shorter. Each round but the last makes it shorter by a page at least, so they end.
+    /// Moves pages until the store gets no shorter. Of two rounds one makes it shorter by a page at least, but for the last, so they end: a long
+    /// value may find its place only where the round before has moved others away.
     fn compact_rounds(&self, compaction: &mut Compaction) -> Result<()> {
         self.release()?;
+        let mut is_second = false;
         loop {
             let (end, target) = self.end_and_target();
             if end == target {
                 return Ok(());
             }
-            let mut place = Place::default();
-            // There are no more leaves than pages, unless others make some meanwhile.
-            for _ in 0..end {
-                let step = self.relocate(target, &place)?;
-                compaction.moved_pages += u64::from(step.moved);
-                match step.next {
-                    Some(next) if !step.stuck || step.moved > 0 => place = next,
-                    _ => break,
-                }
-            }
+            let moved = self.compact_round(end, target)?;
+            compaction.moved_pages += moved;
             self.release()?;
-            if self.end_and_target().0 >= end {
+            let is_shorter = self.end_and_target().0 < end;
+            if !is_shorter && (is_second || moved == 0) {
                 return Ok(());
             }
+            is_second = !is_shorter;
         }
+    }
+
+    /// Moves what lies at the target or behind it, and tells how many pages that was.
+    fn compact_round(&self, end: u32, target: u32) -> Result<u64> {
+        let (mut place, mut moved) = (Place::default(), 0);
+        // There are no more leaves than pages, unless others make some meanwhile.
+        for _ in 0..end {
+            let step = self.relocate(target, &place)?;
+            moved += u64::from(step.moved);
+            match step.next {
+                Some(next) if !step.stuck || step.moved > 0 => place = next,
+                _ => break,
+            }
+        }
+        Ok(moved)
     }
 
     fn relocate(&self, target: u32, place: &Place) -> Result<Step> {

@@ -53,6 +53,12 @@ impl Barren {
         if class <= Self::SHORT { class } else { 1 << (class - Self::SHORT) }
     }
 
+    /// No run of this length begins before the page that this returns.
+    fn bound(&self, pages: u32) -> u32 {
+        let class = Self::class(pages);
+        self.before[class].min(self.freed.saturating_sub(Self::shortest(class)))
+    }
+
     /// No run in the class of this length begins before the page that this returns.
     fn before(&mut self, pages: u32) -> &mut u32 {
         if self.freed < u32::MAX {
@@ -170,7 +176,8 @@ impl FreeSet {
 
     /// The lowest run of so many pages of the set that lies between two multiples of `chunk`.
     pub(crate) fn find_run(&self, pages: u32, chunk: u32) -> Option<u32> {
-        self.runs_from(0, pages, chunk).find(|(_, length)| *length == pages).map(|(first, _)| first)
+        let from = self.barren.bound(pages);
+        self.runs_from(from, pages, chunk).find(|(_, length)| *length == pages).map(|(first, _)| first)
     }
 
     /// The runs from a page on, cut at multiples of `chunk` and where they have `pages_max` pages: where each begins, and its length.

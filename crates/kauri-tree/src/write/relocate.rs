@@ -135,13 +135,13 @@ impl Mover {
         Ok(Found { way, next: next.max(row + 1), values })
     }
 
-    /// Whether a value lies at the end, and in a run for which there is a place before the target.
+    /// Whether a value lies at the end, and in a run for which there is a place before it.
     fn can_move(&self, pager: &Pager<Catalog>, reference: Reference) -> Result<bool> {
         let Some(Run { first, pages }) = overflow::only_run(pager, pager.page_bytes(), reference)? else {
             return Ok(false);
         };
         let is_behind = first + pages > self.target && !pager.is_pinned(first);
-        Ok(is_behind && pager.find_free_run(pages).is_some_and(|place| place + pages <= self.target))
+        Ok(is_behind && pager.find_free_run(pages).is_some_and(|place| place < first))
     }
 
     /// Makes the pages of a way the transaction's own, and tells which is the last of them now.
@@ -176,10 +176,11 @@ impl Mover {
         if !planted!(KeepMovedValue) {
             overflow::retire(pager, page_bytes, reference)?;
         }
-        let pages = overflow::only_run(pager, page_bytes, moved)?.map_or(0, |run| run.pages);
-        self.moved += pages;
-        self.free = self.free.saturating_sub(pages);
-        self.left = self.left.saturating_sub(pages);
+        let Some(run) = overflow::only_run(pager, page_bytes, moved)? else { return Ok(()) };
+        self.moved += run.pages;
+        let before = self.target.saturating_sub(run.first).min(run.pages);
+        self.free = self.free.saturating_sub(before);
+        self.left = self.left.saturating_sub(run.pages);
         Ok(())
     }
 }

@@ -88,6 +88,30 @@ fn long_values_are_moved_too() {
 }
 
 #[test]
+fn a_long_value_that_finds_no_place_at_first_finds_it_where_others_were() {
+    for seed in 0..10 {
+        let store = options(256).open(&MemoryDisk::new(), "store").unwrap();
+        let mut random = Random(seed);
+        for first in (0..1000).step_by(200) {
+            let mut txn = store.begin();
+            for number in first..first + 200 {
+                txn.put(&ROWS, number, &vec![7; 100 + random.below(1500)]).unwrap();
+            }
+            txn.commit().unwrap();
+        }
+        let mut txn = store.begin();
+        for number in (0..1000).filter(|number| number % 10 != 3) {
+            txn.remove(&ROWS, number).unwrap();
+        }
+        txn.commit().unwrap();
+        store.compact().unwrap();
+        let stat = store.stat();
+        assert!(stat.free_pages * 5 < stat.pages, "seed {seed}: {stat:?}");
+        assert_eq!(store.verify().unwrap().rows, 100);
+    }
+}
+
+#[test]
 fn what_a_snapshot_sees_is_not_cut_off() {
     let store = options(256).open(&MemoryDisk::new(), "store").unwrap();
     let mut txn = store.begin();
