@@ -62,7 +62,7 @@ const READ: u8 = 16;
 /// More is not counted.
 pub(crate) const READS_MAX: u8 = 3;
 /// A region becomes a huge page when this part of it, one of so many, was used.
-const DENSE_SHARE: usize = 16;
+const DENSE_SHARE: usize = 4;
 
 /// How an attempt to load a page ended.
 ///

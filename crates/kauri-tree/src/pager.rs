@@ -36,6 +36,8 @@ use crate::through::{self, Through};
 const BORN_SHARE: usize = 4;
 /// Of a smaller cache no writer waits for a checkpoint before so much was made: each commit would.
 const BORN_PAGES_MIN: usize = 1024;
+/// Long values are written into single holes when more than this part, one of so many, of the pages is free.
+const HOLES_SHARE: usize = 8;
 /// How often a page that leaves as soon as it was brought is brought again.
 const TRIES_MAX: usize = 10_000;
 
@@ -106,6 +108,9 @@ pub(crate) struct Pager<R> {
     is_quiet: bool,
     /// When pages are born that go through: before everything else that the transaction makes.
     through_birth: Stamp,
+    /// Pages that the transaction will use for long values that go through: side by side in the file, they are written at once, and those in
+    /// memory lie side by side too.
+    reserve: Run,
     through: Mutex<Through>,
 }
 
@@ -143,6 +148,7 @@ impl<R: Send + Sync> Pager<R> {
             referred: ReferredRuns::default(),
             is_quiet: false,
             through_birth: Stamp::FIRST,
+            reserve: Run { first: 0, pages: 0 },
             through: Mutex::default(),
         }
     }
@@ -317,6 +323,7 @@ impl<R: Send + Sync> Pager<R> {
         if self.levels.is_empty() {
             lock(&self.through).clear();
             self.writer.rest();
+            self.give_reserve_back();
         }
         for Written { run, .. } in level.written {
             self.referred.forget(run.first);
@@ -334,6 +341,7 @@ impl<R: Send + Sync> Pager<R> {
 
     /// Ends the transaction: its pages are a version, to be published.
     pub(crate) fn commit(&mut self) -> Sealed {
+        self.give_reserve_back();
         self.keep_seen();
         let level = self.levels.pop().expect("a transaction is open");
         assert!(self.levels.is_empty(), "nested transactions end before the one around them");
@@ -546,6 +554,39 @@ impl<R: Send + Sync> Pager<R> {
         Ok(Run { first, pages })
     }
 
+    /// A run of pages that are not used, beside those that the transaction got here before, if it can be had.
+    fn next_in_reserve(&mut self, pages: u32) -> Result<Run> {
+        if self.reserve.pages < pages {
+            self.give_reserve_back();
+            self.reserve = self.next_reserve(pages)?;
+        }
+        let first = self.reserve.first;
+        self.reserve = Run { first: first + pages, pages: self.reserve.pages - pages };
+        Ok(Run { first, pages })
+    }
+
+    /// Pages for a run and more, if there are any side by side. Others are used where many are free: the file would grow for nothing.
+    fn next_reserve(&mut self, pages: u32) -> Result<Run> {
+        let at_once = u32::try_from(through::BUFFER_BYTES / self.writer.arena().page_bytes()).expect("few pages");
+        let wanted = pages.max(at_once);
+        if let Some(first) = self.free.pop_run(wanted, CHUNK_PAGES) {
+            return Ok(Run { first, pages: wanted });
+        }
+        let are_many_free = self.free.len() * HOLES_SHARE > self.end as usize;
+        match are_many_free.then(|| self.free.pop_run(pages, CHUNK_PAGES)).flatten() {
+            Some(first) => Ok(Run { first, pages }),
+            None => Ok(Run { first: self.extend(wanted)?, pages: wanted }),
+        }
+    }
+
+    fn give_reserve_back(&mut self) {
+        let reserve = std::mem::replace(&mut self.reserve, Run { first: 0, pages: 0 });
+        match reserve.iter().end == self.end {
+            true => self.end = reserve.first,
+            false => self.set_free(reserve),
+        }
+    }
+
     /// Makes a run in memory, of pages that were not used.
     fn take_run(&mut self, run: Run) -> Result<&mut [u8]> {
         self.level().made.push(run);
@@ -689,7 +730,7 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
     }
 
     fn write_run_through(&mut self, pages: u32, fill: impl FnOnce(&mut [u8])) -> Result<(u32, u64)> {
-        let run = self.next_run(pages)?;
+        let run = self.next_in_reserve(pages)?;
         let sum = self.write_through(run, fill)?;
         self.referred.add(run.first);
         Ok((run.first, sum))
