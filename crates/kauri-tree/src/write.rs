@@ -5,6 +5,7 @@ mod range;
 mod raw;
 mod relocate;
 mod reserve;
+mod sought;
 
 pub(crate) use raw::RawLoader;
 
@@ -25,6 +26,7 @@ use crate::pager::Pager;
 use crate::read::{Access, Read, Source, Write};
 use crate::store::{State, Store, TurnGuard};
 use crate::table::Table;
+use crate::update::{AsValue, Compared};
 use crate::value::Value;
 use crate::view::View;
 
@@ -496,6 +498,25 @@ impl Write for WriteTxn<'_> {
 
     fn remove<K: Key + ?Sized, V: Value + ?Sized>(&mut self, table: &Table<K, V>, key: K::Ref<'_>) -> Result<bool> {
         K::with_bytes(key, |key| self.remove_bytes::<K>(table.name(), Table::<K, V>::types, key))
+    }
+
+    fn replace_if<K: Key + ?Sized, V: Value + ?Sized>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        expected: V::Ref<'_>,
+        value: V::Ref<'_>,
+    ) -> Result<Compared> {
+        K::with_bytes(key, |key| V::with_bytes(expected, |expected| self.replace_sought(key, expected, (table, value))))
+    }
+
+    fn update<K: Key + ?Sized, V: Value + ?Sized, N: AsValue<V>>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K::Ref<'_>,
+        make: impl FnOnce(Option<V::View<'_>>) -> Option<N>,
+    ) -> Result<Option<N>> {
+        self.update_sought(table, key, make)
     }
 
     fn remove_between<K: Key + ?Sized, V: Value + ?Sized>(

@@ -1,6 +1,6 @@
 //! Putting and removing rows.
 
-use super::search::{child_index, row_index};
+use super::search::{self, child_index, row_index};
 use super::{Order, Pages, PagesMut, Root, Way, below, stray, topmost};
 use crate::error::Result;
 use crate::node::{Item, Node, NodeMut, Source, Value, build, split_point};
@@ -85,15 +85,39 @@ pub(crate) fn insert<O: Order>(
     key: &[u8],
     value: Value<'_>,
 ) -> Result<bool> {
-    let Some((mut path, place)) = locate::<O>(pages, *root, key)? else {
+    let Some(row) = locate::<O>(pages, *root, key)? else {
         return put::<O>(pages, root, key, value).map(|_| true);
     };
-    if place.found {
+    if row.place.found {
         return Ok(false);
     }
-    freshen(pages, root, &mut path)?;
-    write::<O>(pages, root, &path, place, (key, value))?;
+    put_located::<O>(pages, root, row, (key, value))?;
     Ok(true)
+}
+
+/// Writes a row, new or not, where its key was looked for, and tells what that had before.
+pub(crate) fn put_located<O: Order>(
+    pages: &mut impl PagesMut,
+    root: &mut Root,
+    Located { mut path, place }: Located,
+    row: (&[u8], Value<'_>),
+) -> Result<Old> {
+    freshen(pages, root, &mut path)?;
+    write::<O>(pages, root, &path, place, row)
+}
+
+/// The way to a row and its place in the leaf, while nothing in the tree is changed.
+pub(crate) struct Located {
+    path: Path,
+    place: Place,
+}
+
+impl Located {
+    /// The value of the row, if there is one.
+    pub(crate) fn value<'a>(&self, pages: &'a impl Pages) -> Result<Option<Value<'a>>> {
+        let leaf = Node::new(pages.page(self.path.leaf)?);
+        Ok(self.place.found.then(|| leaf.value(self.place.index)))
+    }
 }
 
 /// Where in a leaf a row is, or would be.
@@ -237,7 +261,7 @@ fn adopt<O: Order>(
 /// Removes a row and tells what its key had.
 pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: &[u8]) -> Result<Old> {
     // A key without a row changes nothing, so nothing is made fresh for it.
-    let Some((mut path, Place { index, found: true })) = locate::<O>(pages, *root, key)? else {
+    let Some(Located { mut path, place: Place { index, found: true } }) = locate::<O>(pages, *root, key)? else {
         return Ok(Old::Missing);
     };
     freshen(pages, root, &mut path)?;
@@ -251,22 +275,20 @@ pub(crate) fn remove<O: Order>(pages: &mut impl PagesMut, root: &mut Root, key: 
 }
 
 /// The way to a row, and its place in the leaf; `None` if there is no leaf.
-fn locate<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<(Path, Place)>> {
+pub(crate) fn locate<O: Order>(pages: &impl Pages, root: Root, key: &[u8]) -> Result<Option<Located>> {
     if root.page == 0 {
         return Ok(None);
     }
     let (mut way, mut page) = (Way::new(), root.page);
-    let mut node = Node::new(pages.page(page)?);
+    let mut node = topmost(pages, page)?;
     while !node.is_leaf() {
         let index = child_index::<O>(node, key);
         way.push(page, index);
-        let (child, slots) = node.child_slots(index);
-        page = child;
-        node = Node::new(pages.page(page)?);
-        node.fetch_slots(slots);
+        page = node.child(index);
+        node = search::below(pages, node, index)?;
     }
     let (index, found) = row_index::<O>(node, key);
-    Ok(Some((Path { way, leaf: page }, Place { index, found })))
+    Ok(Some(Located { path: Path { way, leaf: page }, place: Place { index, found } }))
 }
 
 /// Makes all pages of a path fresh.

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 
 pub(crate) use cut::{Cut, Edge, remove_range};
 pub(crate) use diff::{Between, Differ, Differing, See, differences, first_difference, is_same, unshared_leaves};
-pub(crate) use edit::{Old, insert, put, remove, retire_all};
+pub(crate) use edit::{Located, Old, insert, locate, put, put_located, remove, retire_all};
 pub(crate) use load::{LOGGED_PAGES_MAX, Loader};
 pub(crate) use scan::{Row, Scan, Spot};
 pub(crate) use search::{count_between, get, rank};

@@ -100,7 +100,7 @@ impl<'a> Coming<'a> {
 
 /// The node of a child that will be searched.
 #[inline]
-fn below<'a>(pages: &'a impl Pages, parent: Node<'a>, index: usize) -> Result<Node<'a>> {
+pub(super) fn below<'a>(pages: &'a impl Pages, parent: Node<'a>, index: usize) -> Result<Node<'a>> {
     child(pages, parent, index)?.below(parent)
 }
 

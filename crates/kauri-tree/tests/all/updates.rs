@@ -157,3 +157,17 @@ fn reserved_rows_are_checked_like_others() {
     txn.commit().unwrap();
     store.verify().unwrap();
 }
+
+#[test]
+fn updates_check_keys_like_puts() {
+    let store = Options::new().page_bytes(256).in_memory().unwrap();
+    let mut txn = store.begin();
+    let long = [7; 60];
+    for _ in 0..2 {
+        let updated = txn.update(&ROWS, &long, |old| old.is_none().then(|| vec![1]));
+        assert!(matches!(updated, Err(Error::KeyTooLong { most: 56, found: 60 })), "{updated:?}");
+        assert_eq!(txn.replace_if(&ROWS, &long, b"", b"1").unwrap(), Compared::Missing);
+        txn.put(&ROWS, b"a", b"1").unwrap(); // also beside another row
+    }
+    assert_eq!(txn.len(&ROWS).unwrap(), 1);
+}
