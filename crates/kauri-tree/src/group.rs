@@ -164,7 +164,7 @@ impl<V> Group<V> {
         let batch = Batch {
             writes: std::mem::take(&mut queue.writes),
             sync: std::mem::take(&mut queue.wants_sync),
-            unsynced: queue.synced < queue.written || std::mem::take(&mut queue.refers),
+            unsynced: std::mem::take(&mut queue.refers) || queue.synced < queue.written,
         };
         let (mut newest, made) = (queue.newest.take(), queue.made);
         queue.busy = true;
