@@ -120,7 +120,9 @@ fn every_failed_run_is_followed_by_another_until_the_budget_is_spent() {
     assert_eq!(attempts.iter().map(Run::attempt).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(attempts.iter().all(|run| run.outcome() == Some(Outcome::ScriptError) && run.job == job));
     assert!(attempts.iter().all(|run| runs.input(run.id).unwrap() == b"input"));
-    assert_eq!(runs.job(&job).unwrap().outcome, Some(Outcome::ScriptError));
+    let job = runs.job(&job).unwrap();
+    assert_eq!((job.outcome, job.attempts), (Some(Outcome::ScriptError), 3));
+    assert_eq!((job.first, job.latest), (first, attempts[2].id));
 }
 
 #[test]
