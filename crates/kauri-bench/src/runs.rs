@@ -66,7 +66,10 @@ const PARTS: &[(&str, &str, Part)] = &[
     ("trivial", "trivial runs in memory", |size, _| Ok(vec![trivial(size)?])),
     ("stream", "a long stream of events", |size, _| stream(size)),
     ("followed", "a stream with followers", |size, _| Ok(vec![followed(size)?])),
-    ("durable", "durable runs, 32 in flight", durable),
+    ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead)?])),
+    ("asked", "durable runs, one after the other", |size, folder| {
+        Ok(vec![durable(size, folder, Submit::AfterTheLast)?])
+    }),
     ("lone", "a run of ten durable steps, alone", |size, folder| Ok(vec![lone_steps(size, folder)?])),
     ("steps", "durable steps, 64 runs in flight", |size, folder| Ok(vec![many_steps(size, folder)?])),
 ];
@@ -235,26 +238,18 @@ fn append_cost(events: usize, followers: usize) -> Result<f64> {
 
 /// Whole durable runs of so many workers at a time. Submissions run ahead of the workers, as they do where there is more to do than
 /// workers; or, for comparison, each run is submitted by a thread that waited for the one before.
-fn durable(size: Size, folder: &Path) -> Result<Vec<Outcome>> {
-    let (mut ahead, mut asked, mut raw) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..size.rounds {
-        raw.push(raw_group(&folder.join(format!("raw-32-{round}")), 32, size.durable_runs)?);
-        let path = folder.join(format!("ahead-{round}"));
-        ahead.push(drive_all(&path, 32, size.durable_runs, Submit::Ahead, say_little)?);
-        let path = folder.join(format!("asked-{round}"));
-        asked.push(drive_all(&path, 32, size.durable_runs, Submit::AfterTheLast, say_little)?);
-    }
-    let raw = Estimate::of(raw);
-    let outcome = |workload: &str, ours| Outcome {
-        workload: workload.to_owned(),
-        unit: Unit::PerSecond,
-        ours: Estimate::of(ours),
-        peers: vec![("raw group commit", raw)],
+fn durable(size: Size, folder: &Path, submit: Submit) -> Result<Outcome> {
+    let (mut ours, mut raw) = (Vec::new(), Vec::new());
+    let (name, workload) = match submit {
+        Submit::Ahead => ("ahead", "durable runs of three events, 32 driven at a time, submit to seal"),
+        Submit::AfterTheLast => ("asked", "the same, each submitted when the one before has ended"),
     };
-    Ok(vec![
-        outcome("durable runs of three events, 32 driven at a time, submit to seal", ahead),
-        outcome("the same, each submitted when the one before has ended", asked),
-    ])
+    for round in 0..size.rounds {
+        raw.push(raw_group(&folder.join(format!("raw-{name}-{round}")), 32, size.durable_runs)?);
+        ours.push(drive_all(&folder.join(format!("{name}-{round}")), 32, size.durable_runs, submit, say_little)?);
+    }
+    let peers = vec![("raw group commit", Estimate::of(raw))];
+    Ok(Outcome { workload: workload.to_owned(), unit: Unit::PerSecond, ours: Estimate::of(ours), peers })
 }
 
 /// When a thread submits its next run.

@@ -196,7 +196,7 @@ impl LiveRun {
 
     /// Ends the run, unless it is not ours any more.
     pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool, Halt> {
-        let job = self.job.clone();
+        let job = Arc::clone(&self.job);
         self.conclude(Some(ahead), ending_with(ending, job))
     }
 
@@ -208,7 +208,7 @@ impl LiveRun {
         if self.concluded.is_some() {
             return Err(SinkError::Sealed);
         }
-        let job = self.job.clone();
+        let job = Arc::clone(&self.job);
         let concluded = self.conclude(None, ending_with(ending, job)).map_err(Halt::into_error);
         let answer = match &concluded {
             Ok(true) => Ok(()),
@@ -328,7 +328,7 @@ pub(super) fn record(
 /// Stages the end of a run.
 fn ending_with(
     ending: &Ending,
-    job: Job,
+    job: Arc<Job>,
 ) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
     move |block, shared, run, stop| {
         let cancelled = cancelled(block.now().wall, run, stop);
@@ -338,7 +338,7 @@ fn ending_with(
             _ => ending,
         };
         // An end that contradicts itself is a fault of whoever drives; one that can never be written may be any script's.
-        seal::seal_of(block, shared, job.clone(), run, ending).map_err(|error| match error.is_refusal() {
+        seal::seal_of(block, shared, Job::clone(&job), run, ending).map_err(|error| match error.is_refusal() {
             true => error.into(),
             false => Halt::Runtime(error),
         })

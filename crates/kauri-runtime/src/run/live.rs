@@ -141,7 +141,7 @@ pub struct LiveRun {
     pub(super) run: Run,
     /// The run's row as it was last committed.
     pub(super) row: Bytes,
-    pub(super) job: Job,
+    pub(super) job: Arc<Job>,
     /// When its time is over.
     pub(super) until: Option<Timestamp>,
     pub(super) input: Vec<u8>,
@@ -166,7 +166,7 @@ impl LiveRun {
             driver,
             run,
             row,
-            job,
+            job: Arc::new(job),
             until,
             input,
             recorded,

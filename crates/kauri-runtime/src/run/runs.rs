@@ -305,6 +305,10 @@ impl Runs {
     /// # Errors
     /// As for `job`.
     pub fn wait(&self, id: &JobId, most: Option<Duration>) -> Result<Job> {
+        let job = self.job(id)?;
+        if job.outcome.is_some() {
+            return Ok(job);
+        }
         let signal = Arc::new(Signal::default());
         self.runtime.substrate().watch("jobs", id.as_str().as_bytes(), &signal);
         let until = most.map(|most| self.runtime.now().mono + most);

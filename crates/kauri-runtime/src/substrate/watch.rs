@@ -169,6 +169,9 @@ impl Waiter {
     }
 }
 
+/// Fewer watched prefixes of a table are not looked through.
+const PREFIXES_MIN: usize = 64;
+
 /// Who is to be woken by which rows.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
@@ -182,12 +185,15 @@ struct Prefixes {
     signals: BTreeMap<Box<[u8]>, Vec<Weak<Signal>>>,
     /// The lengths that prefixes have: a key is looked up once for each, however many watches there are.
     lengths: BTreeSet<usize>,
+    /// With so many prefixes, those of which nobody is left are forgotten.
+    full: usize,
 }
 
 impl Watches {
     pub(crate) fn add(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let prefixes = tables.entry(table).or_default();
+        prefixes.forget_unwatched();
         prefixes.lengths.insert(prefix.len());
         prefixes.signals.entry(prefix.into()).or_default().push(Arc::downgrade(signal));
         self.any.store(true, Ordering::Release);
@@ -233,6 +239,17 @@ impl Prefixes {
             .iter()
             .filter_map(move |length| key.get(..*length))
             .filter(|prefix| self.signals.contains_key(*prefix))
+    }
+
+    /// Forgets prefixes of which nobody is left, when there are twice as many as were left last time: a row that is never put again, as that of
+    /// a job that has ended, would keep its watch for ever.
+    fn forget_unwatched(&mut self) {
+        if self.signals.len() < self.full.max(PREFIXES_MIN) {
+            return;
+        }
+        self.signals.retain(|_, waiting| waiting.iter().any(|signal| signal.strong_count() > 0));
+        self.lengths = self.signals.keys().map(|prefix| prefix.len()).collect();
+        self.full = 2 * self.signals.len();
     }
 
     /// Adds the signals of a prefix, and forgets those that are gone.
@@ -354,6 +371,24 @@ mod tests {
         relay.look();
         relay.raise();
         assert!(signals.iter().zip(counts).all(|(signal, count)| signal.count() > count));
+    }
+
+    #[test]
+    fn prefixes_of_which_nobody_is_left_are_forgotten() {
+        let (watches, kept) = (Watches::default(), Arc::<Signal>::default());
+        watches.add("rows", b"kept", &kept);
+        for number in 0..10_000_u32 {
+            watches.add("rows", &number.to_be_bytes(), &Arc::default());
+            watches.add("rows", &[7; 9], &Arc::default());
+        }
+        let tables = watches.tables.lock().unwrap();
+        let (found, lengths) = (tables["rows"].signals.len(), tables["rows"].lengths.len());
+        assert!(found <= PREFIXES_MIN + 1 && lengths <= 2, "{found} prefixes of {lengths} lengths are left");
+        drop(tables);
+        let mut change = Change::default();
+        change.put("rows", *b"kept by one", *b"a value");
+        watches.notify(&change);
+        assert_eq!(kept.count(), 1);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Model {
 fn compare(policy: Ingestion, seed: u64) {
     let (sink, mut model, mut rng) = (Commits::default(), Model::default(), Rng(seed));
     let mut ingest = Ingest::new(policy, Box::new(sink.clone()));
-    let mut now = Mono::default();
+    let (mut now, mut last) = (Mono::default(), None);
     for number in 0..400 {
         now = now + Duration::from_millis(rng.below(20));
         if rng.below(8) == 0 {
@@ -148,7 +148,9 @@ fn compare(policy: Ingestion, seed: u64) {
             ingest.flush().unwrap();
             model.flush();
         } else {
-            let draft = event(&mut rng, number);
+            // Now and then the same again, to the last byte: it is another event all the same.
+            let draft = last.take().filter(|_| rng.below(3) == 0).unwrap_or_else(|| event(&mut rng, number));
+            last = Some(draft.clone());
             let offered = ingest.offer(draft.clone(), now).unwrap();
             assert_eq!(offered, model.offer(policy, draft, now), "{policy:?} seed {seed} event {number}");
         }

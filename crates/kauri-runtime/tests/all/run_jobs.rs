@@ -252,6 +252,8 @@ fn derived_work_is_made_once_for_each_target_and_params_down_to_its_depth() {
     assert!(below.iter().all(|run| run.root == root && run.attempt() == 1 && run.outcome() == Some(DONE)));
     let parents: BTreeSet<RunId> = below.iter().filter_map(Run::parent).collect();
     assert!(parents.contains(&root));
+    let jobs: BTreeSet<&JobId> = below.iter().map(|run| &run.job).collect();
+    assert!(jobs.len() == 6 && !jobs.contains(&runs.run(root).unwrap().job), "each has a job of its own");
     for run in &below {
         assert!(runs.verify(run.id).unwrap());
         // Every wish is said, whether it was granted or not; what was refused is said, too.

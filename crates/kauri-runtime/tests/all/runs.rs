@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Ending, EventDraft, EventSink, Halt, LiveRun, Origin, Outcome, Outcomes, Retry, Run, RunFault, Runs,
+    Class, Ending, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Outcomes, Retry, Run, RunFault, Runs,
     SinkError, State, Submission, Submitted, Takeover,
 };
 use kauri_runtime::{Error, Policy, Worker};
@@ -120,7 +120,9 @@ fn every_failed_run_is_followed_by_another_until_the_budget_is_spent() {
     assert_eq!(attempts.iter().map(Run::attempt).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(attempts.iter().all(|run| run.outcome() == Some(Outcome::ScriptError) && run.job == job));
     assert!(attempts.iter().all(|run| runs.input(run.id).unwrap() == b"input"));
-    assert_eq!(runs.job(&job).unwrap().outcome, Some(Outcome::ScriptError));
+    let job = runs.job(&job).unwrap();
+    assert_eq!((job.outcome, job.attempts), (Some(Outcome::ScriptError), 3));
+    assert_eq!((job.first, job.latest), (first, attempts[2].id));
 }
 
 #[test]
@@ -343,6 +345,52 @@ fn exported_events_are_lines_with_the_whole_envelope() {
     runs.events(run, 1, 1).unwrap()[0].append_frame(&runs.run(run).unwrap(), &mut frame).unwrap();
     let Some(Ok(RunFrame::Event(envelope))) = Frames::new(&frame).next() else { panic!("an event") };
     assert_eq!((envelope.seq, envelope.event_id), (1, &*format!("{run}#1")));
+}
+
+#[test]
+fn envelopes_say_the_parent_of_a_retry_and_of_a_child_and_never_the_depth() {
+    let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+    let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { retry, fan_out, ..Class::new(CREW) });
+    let Submitted { run: first, job, .. } = submit(&runs);
+    let mut worker = crew(&setup, |live| match (live.run().depth, live.run().attempt()) {
+        (0, 1) => Err(Halt::Failed("once".into())),
+        (0, _) => {
+            let payload = Event::Enqueue { target: "work", params: Map::EMPTY, source: None, category: None };
+            let payload = payload.payload().view().encode();
+            live.append(&[EventDraft { kind: EventType::Enqueue, ts: 1, payload }])?;
+            well(live)
+        }
+        _ => well(live),
+    });
+    worker.drain().unwrap();
+    let second = runs.attempts(&job).unwrap()[1].id;
+    let child = runs.lineage(second).unwrap().descendants[0].clone();
+    assert_eq!((child.parent(), child.attempt(), child.depth), (Some(second), 1, 1));
+    assert!(child.job != job, "it is no retry, and has a job of its own");
+    let above: Vec<RunId> = runs.lineage(child.id).unwrap().ancestors.iter().map(|run| run.id).collect();
+    assert_eq!(above, [second, first]);
+    for (run, job, attempt, parent) in
+        [(first, &job, 1, None), (second, &job, 2, Some(first)), (child.id, &child.job, 1, Some(second))]
+    {
+        let mut out = Vec::new();
+        let count = runs.export(run, &mut out).unwrap();
+        let lines = String::from_utf8(out).unwrap();
+        assert_eq!(lines.lines().count() as u64, count);
+        for line in lines.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let names: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+            let all = ["contract_version", "event_id", "run_id", "seq", "type", "ts", "payload", "attempt", "job_id"];
+            let mut expected: Vec<&str> = all.into_iter().chain(parent.map(|_| "parent_run_id")).collect();
+            expected.sort_unstable();
+            let mut found = names;
+            found.sort_unstable();
+            assert_eq!(found, expected);
+            assert_eq!((&line["run_id"], &line["job_id"]), (&run.to_string().into(), &job.as_str().into()));
+            assert_eq!(line["attempt"], attempt);
+            assert_eq!(line.get("parent_run_id"), parent.map(|parent| parent.to_string().into()).as_ref());
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Clock, Now};
 use kauri_wire::pack::{Map, MapBuf, Value as Pack};
 use kauri_wire::run::{EventType, Level};
-use kauri_wire::{RunId, Timestamp};
+use kauri_wire::{JobId, RunId, Timestamp};
 use serde_json::{Value, json};
 
 /// Keeps events, and tells how many each commit had.
@@ -56,7 +56,7 @@ fn shown(event: &EventDraft) -> String {
 type Part = Box<dyn Fn(&Context) -> Result<(), ScriptError> + Send + Sync>;
 type ErrorPart = Box<dyn Fn(&ScriptError, &Context) -> Result<(), ScriptError> + Send + Sync>;
 type SignalPart = Box<dyn Fn(&TerminalSignal, &Context) -> Result<(), ScriptError> + Send + Sync>;
-type PreparePart = Box<dyn Fn(&Value) -> Result<Prepared, ScriptError> + Send + Sync>;
+type PreparePart = Box<dyn Fn(&Value, &RunInfo) -> Result<Prepared, ScriptError> + Send + Sync>;
 
 /// A script made of closures, which writes down what is called.
 #[derive(Default)]
@@ -83,9 +83,9 @@ impl Parts {
 }
 
 impl Script for Parts {
-    fn prepare(&self, job: &Value, _: &RunInfo, _: &Stop) -> Result<Prepared, ScriptError> {
+    fn prepare(&self, job: &Value, run: &RunInfo, _: &Stop) -> Result<Prepared, ScriptError> {
         self.called.lock().unwrap().push("prepare");
-        self.prepare.as_ref().map_or(Ok(Prepared::CONTINUE), |prepare| prepare(job))
+        self.prepare.as_ref().map_or(Ok(Prepared::CONTINUE), |prepare| prepare(job, run))
     }
 
     fn before_run(&self, cx: &Context) -> Result<(), ScriptError> {
@@ -163,7 +163,7 @@ fn prepare_keeps_replaces_or_nulls_the_job() {
     {
         let (told, heard) = channel();
         let mut script = Parts::new(move |cx| told.send(cx.job().clone()).map_err(|_| "nobody listens".into()));
-        script.prepare = Some(Box::new(move |job| {
+        script.prepare = Some(Box::new(move |job, _| {
             assert_eq!(*job, json!(7));
             Ok(Prepared::Continue { job: answer.clone() })
         }));
@@ -173,13 +173,27 @@ fn prepare_keeps_replaces_or_nulls_the_job() {
 }
 
 #[test]
+fn prepare_is_told_which_run_it_is_for() {
+    let parent_run_id = Some(RunId::from_parts(Timestamp(1_770_000_000_000), [3; 10]));
+    let info = RunInfo { run_id: run_id(), job_id: JobId::new("import").ok(), parent_run_id, attempt: 2 };
+    let (told, heard) = channel();
+    let mut script = Parts::new(|_| Ok(()));
+    script.prepare = Some(Box::new(move |_, run| {
+        told.send(run.clone()).map_err(|_| "nobody listens")?;
+        Ok(Prepared::CONTINUE)
+    }));
+    assert_eq!(run(plan(Value::Null).run(info.clone()), script).outcome(), SUCCESS);
+    assert_eq!(heard.recv().unwrap(), info);
+}
+
+#[test]
 fn skipped_run_is_a_visible_success_and_nothing_else_is_called_or_acquired() {
     for (reason, summary) in [
         (None, "{Str(\"summary\"): Map({Str(\"skipped\"): Bool(true)})}"),
         (Some("no news"), "{Str(\"summary\"): Map({Str(\"skipped\"): Bool(true), Str(\"reason\"): Str(\"no news\")})}"),
     ] {
         let mut script = Parts::new(|_| panic!("it is skipped"));
-        script.prepare = Some(Box::new(move |_| Ok(Prepared::Skip { reason: reason.map(str::to_owned) })));
+        script.prepare = Some(Box::new(move |_, _| Ok(Prepared::Skip { reason: reason.map(str::to_owned) })));
         let ran = run(plan(Value::Null).resource(Unavailable), script);
         assert_eq!(ran.outcome(), Outcome::Success { skipped: true });
         assert_eq!(ran.called, ["prepare"]);
@@ -200,8 +214,9 @@ impl Resource for Unavailable {
 #[test]
 fn failing_prepare_or_resource_is_an_executors_crash_without_cleanup() {
     let mut script = Parts::new(|_| Ok(()));
-    script.prepare = Some(Box::new(|_| Err("bad job".into())));
-    let ran = run(plan(Value::Null), script);
+    script.prepare = Some(Box::new(|_, _| Err("bad job".into())));
+    // Nothing is acquired: that would have failed too, and with other words.
+    let ran = run(plan(Value::Null).resource(Unavailable), script);
     assert_eq!((ran.outcome(), &ran.called[..]), (Outcome::ExecutorCrash, &["prepare"][..]));
     let expected = "{Str(\"error_type\"): Str(\"executor_crash\"), Str(\"message\"): Str(\"bad job\")}";
     assert_eq!((ran.verdict().terminal.kind, ran.terminal()), (EventType::RunError, expected.to_owned()));
@@ -213,27 +228,62 @@ fn failing_prepare_or_resource_is_an_executors_crash_without_cleanup() {
 
 #[test]
 fn hooks_are_called_in_the_order_of_the_contract() {
-    let ran = run(plan(Value::Null), Parts::new(|_| Ok(())));
-    assert_eq!(ran.called, ["prepare", "before_run", "run", "after_run", "before_terminal", "cleanup"]);
-    let ran = run(plan(Value::Null), Parts::new(fails("no")));
-    assert_eq!(ran.called, ["prepare", "before_run", "run", "on_error", "before_terminal", "cleanup"]);
+    let called_by = |script: Parts| {
+        let called = Arc::clone(&script.called);
+        let sealing = Arc::clone(&called);
+        let report = execute(plan(Value::Null), &mut Rust::inline(script), Box::<Kept>::default(), |_| {
+            sealing.lock().unwrap().push("terminal");
+            Ok(())
+        });
+        assert_eq!(report.sealed, Ok(()));
+        called.lock().unwrap().clone()
+    };
+    let well = called_by(Parts::new(|_| Ok(())));
+    assert_eq!(well, ["prepare", "before_run", "run", "after_run", "before_terminal", "terminal", "cleanup"]);
+    let badly = called_by(Parts::new(fails("no")));
+    assert_eq!(badly, ["prepare", "before_run", "run", "on_error", "before_terminal", "terminal", "cleanup"]);
 }
 
 #[test]
 fn script_without_hooks_runs_as_if_there_were_none() {
-    struct Plain;
+    /// A script whose hooks are none of its own.
+    struct Plain(Parts);
     impl Script for Plain {
+        fn prepare(&self, job: &Value, run: &RunInfo, stop: &Stop) -> Result<Prepared, ScriptError> {
+            self.0.prepare(job, run, stop)
+        }
+        fn before_run(&self, cx: &Context) -> Result<(), ScriptError> {
+            self.0.before_run(cx)
+        }
         fn run(&self, cx: &Context) -> Result<(), ScriptError> {
-            Ok(cx.emit().checkpoint("only", None)?)
+            self.0.run(cx)
+        }
+        fn after_run(&self, cx: &Context) -> Result<(), ScriptError> {
+            self.0.after_run(cx)
+        }
+        fn on_error(&self, error: &ScriptError, cx: &Context) -> Result<(), ScriptError> {
+            self.0.on_error(error, cx)
+        }
+        fn before_terminal(&self, signal: &TerminalSignal, cx: &Context) -> Result<(), ScriptError> {
+            self.0.before_terminal(signal, cx)
+        }
+        fn cleanup(&self, cx: &Context) -> Result<(), ScriptError> {
+            self.0.cleanup(cx)
         }
         fn hooks(&self) -> Hooks {
             Hooks::NONE
         }
     }
-    let kept = Kept::default();
-    let report = execute(plan(Value::Null), &mut Rust::inline(Plain), Box::new(kept.clone()), |_| Ok(()));
-    assert_eq!(report.verdict.unwrap().outcome, SUCCESS);
-    assert_eq!(kept.kinds(), [EventType::Checkpoint]);
+    for (is_well, outcome) in [(true, SUCCESS), (false, Outcome::ScriptError)] {
+        let script = Parts::new(move |cx| {
+            cx.emit().checkpoint("only", None)?;
+            if is_well { Ok(()) } else { Err("no".into()) }
+        });
+        let (kept, called) = (Kept::default(), Arc::clone(&script.called));
+        let report = execute(plan(Value::Null), &mut Rust::inline(Plain(script)), Box::new(kept.clone()), |_| Ok(()));
+        assert_eq!(report.verdict.unwrap().outcome, outcome);
+        assert_eq!((kept.kinds(), &called.lock().unwrap()[..]), (vec![EventType::Checkpoint], &["run"][..]));
+    }
 }
 
 #[test]
@@ -263,6 +313,17 @@ fn before_terminal_may_say_something_and_vetoes_by_saying_run_error() {
     assert_eq!((ran.outcome(), ran.verdict().said_by), (Outcome::ScriptError, Some(Phase::BeforeTerminal)));
     assert_eq!(ran.verdict().error.as_ref().unwrap().to_string(), "incomplete: half of it is missing");
     assert_eq!(ran.kept.kinds(), [EventType::Log]);
+}
+
+#[test]
+fn before_terminal_is_told_what_went_wrong() {
+    let (told, heard) = channel();
+    let mut script = Parts::new(fails("no"));
+    script.on_error = Some(Box::new(|_, _| Err("another, which changes nothing".into())));
+    script.before_terminal =
+        Some(Box::new(move |signal, _| told.send(signal.clone()).map_err(|_| "nobody listens".into())));
+    run(plan(Value::Null), script);
+    assert_eq!(heard.recv().unwrap(), TerminalSignal::Error(ScriptError::new("no").of_type("test")));
 }
 
 #[test]
@@ -478,6 +539,11 @@ fn script_that_cannot_be_loaded_is_told_in_one_way() {
         assert_eq!((verdict.outcome, verdict.error.unwrap().message.as_str()), (outcome, words));
     }
     assert!(Hooks::from_exports([("prepare", true)]).is_err(), "a script has a function");
+    for hook in Hook::ALL {
+        let exports = |is_function| [("default", true), ("other", false), (hook.export_name(), is_function)];
+        assert!(matches!(Hooks::from_exports(exports(false)), Err(LoadError::Invalid(_))), "{hook:?}");
+        assert_eq!(Hooks::from_exports(exports(true)), Ok(Hooks::NONE.with(hook)));
+    }
 }
 
 #[test]

@@ -152,6 +152,8 @@ fn another_attempt_run_job_or_parent_is_refused() {
     );
     let job = SessionOf { job_id: Some("j".to_owned()), ..ours.clone() };
     refuses(&job, LINEAGE, 0, &other("job", "j", "job-fixture-001"), crash);
+    let stranger = SessionOf { parent_run_id: Some("p".to_owned()), ..ours.clone() };
+    refuses(&stranger, LINEAGE, 0, &other("parent", "p", "run-fixture-002"), crash);
     let orphan = SessionOf { parent_run_id: None, ..ours };
     refuses(&orphan, LINEAGE, 0, &other("parent", "none", "run-fixture-002"), crash);
 }
