@@ -67,6 +67,7 @@ const PARTS: &[(&str, &str, Part)] = &[
     ("stream", "a long stream of events", |size, _| stream(size)),
     ("followed", "a stream with followers", |size, _| Ok(vec![followed(size)?])),
     ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead)?])),
+    ("bulk", "durable runs, submitted in bulk", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk)?])),
     ("asked", "durable runs, one after the other", |size, folder| {
         Ok(vec![durable(size, folder, Submit::AfterTheLast)?])
     }),
@@ -242,6 +243,7 @@ fn durable(size: Size, folder: &Path, submit: Submit) -> Result<Outcome> {
     let (mut ours, mut raw) = (Vec::new(), Vec::new());
     let (name, workload) = match submit {
         Submit::Ahead => ("ahead", "durable runs of three events, 32 driven at a time, submit to seal"),
+        Submit::InBulk => ("bulk", "the same, 32 submitted in a commit"),
         Submit::AfterTheLast => ("asked", "the same, each submitted when the one before has ended"),
     };
     for round in 0..size.rounds {
@@ -257,6 +259,8 @@ fn durable(size: Size, folder: &Path, submit: Submit) -> Result<Outcome> {
 enum Submit {
     /// At once; it waits for all of them at the end.
     Ahead,
+    /// At once, and many in a commit.
+    InBulk,
     /// When the one before has ended.
     AfterTheLast,
 }
@@ -292,15 +296,27 @@ fn drive_all(path: &Path, threads: usize, count: usize, submit: Submit, code: Co
 }
 
 fn submit_all(runs: &Runs, class: WorkerId, count: usize, submit: Submit) -> kauri_runtime::Result<()> {
+    const BULK: usize = 32;
     let mut jobs = Vec::new();
-    for _ in 0..count {
-        let submitted = runs.submit(&job(class))?.job;
-        match submit {
-            Submit::Ahead => jobs.push(submitted),
-            Submit::AfterTheLast => drop(runs.wait(&submitted, None)?),
+    match submit {
+        Submit::Ahead => {
+            for _ in 0..count {
+                jobs.push(runs.submit(&job(class))?);
+            }
+        }
+        Submit::InBulk => {
+            for first in (0..count).step_by(BULK) {
+                let bulk: Vec<Submission> = (first..count).take(BULK).map(|_| job(class)).collect();
+                jobs.extend(runs.submit_all(&bulk)?);
+            }
+        }
+        Submit::AfterTheLast => {
+            for _ in 0..count {
+                runs.wait(&runs.submit(&job(class))?.job, None)?;
+            }
         }
     }
-    jobs.iter().try_for_each(|job| runs.wait(job, None).map(drop))
+    jobs.iter().try_for_each(|submitted| runs.wait(&submitted.job, None).map(drop))
 }
 
 fn take_steps(live: &mut LiveRun) -> std::result::Result<Ending, Halt> {
