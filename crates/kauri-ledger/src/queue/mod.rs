@@ -146,8 +146,9 @@ struct Batch {
     callers: Arc<Group<Answers>>,
 }
 
-/// One for each submission of a batch; taken by whoever made it, and by nobody else.
-type Answers = Vec<Mutex<Option<Result<Applied>>>>;
+/// One for each submission of a batch; taken by whoever made it, and by nobody else. It gets its operations back too: memory is best
+/// given back by whoever asked for it, and not by the one for whom all others wait.
+type Answers = Vec<Mutex<Option<(Result<Applied>, Vec<Op>)>>>;
 
 #[derive(Clone)]
 enum Closed {
@@ -264,13 +265,14 @@ impl Queue {
             state.writing = true;
             let told = state.told;
             drop(state);
-            gather(&self.shared.patience, told, || self.state().depth);
+            // One is enough to begin with. The others come while the operations of those who were sooner are carried out.
+            gather(&self.shared.patience, told, || self.state().depth, 1);
             state = self.state();
             // Taken whole, however large it is.
             let Some(first) = state.take(usize::MAX) else { break };
             let session = state.session.take();
             drop(state);
-            let mut taken = Taken { queue: self, ops: 0, submissions: Vec::new(), groups: Vec::new() };
+            let mut taken = Taken { queue: self, told, ops: 0, submissions: Vec::new(), groups: Vec::new() };
             taken.add(first);
             let (session, answers) = self.shared.pace.time(|| self.write(session, &mut taken));
             let count = answers.len();
@@ -422,8 +424,8 @@ impl Queue {
             state.depth = 0;
             std::mem::take(&mut state.waiting)
         };
-        for batch in waiting {
-            batch.callers.tell(to_be_taken(not_applied(&batch.submissions, why)), Wake::All);
+        for Batch { submissions, callers, .. } in waiting {
+            callers.tell(to_be_taken(not_applied(&submissions, why).into_iter().zip(submissions)), Wake::All);
         }
         self.shared.places.notify_all();
         let alarm = || (self.shared.alarm)(&format!("writer queue: {why}"));
@@ -524,6 +526,8 @@ impl State {
 /// What one transaction writes: the batch that was waiting, and those that came while it was carried out.
 struct Taken<'a> {
     queue: &'a Queue,
+    /// How many were answered together before: they are likely to come again.
+    told: usize,
     ops: usize,
     submissions: Vec<Vec<Op>>,
     /// Whose they are, and how many of them.
@@ -543,7 +547,7 @@ impl Taken<'_> {
 
     fn tell(self, answers: Vec<Result<Applied>>, wake: Wake) {
         assert_eq!(answers.len(), self.submissions.len(), "every submission has its answer");
-        let mut answers = answers.into_iter();
+        let mut answers = answers.into_iter().zip(self.submissions);
         for (callers, count) in self.groups {
             callers.tell(to_be_taken(answers.by_ref().take(count)), wake);
         }
@@ -556,7 +560,10 @@ impl Submissions for Taken<'_> {
     }
 
     fn more(&mut self) -> bool {
-        let batch = BATCH_OPS_MAX.checked_sub(self.ops).and_then(|most| self.queue.state().take(most));
+        let Some(most) = BATCH_OPS_MAX.checked_sub(self.ops) else { return false };
+        let (queue, here) = (self.queue, self.submissions.len());
+        gather(&queue.shared.patience, self.told, || here + queue.state().depth, here + 1);
+        let batch = queue.state().take(most);
         batch.map(|batch| self.add(batch)).is_some()
     }
 }
@@ -564,13 +571,13 @@ impl Submissions for Taken<'_> {
 /// The session, if it can be used again, and an answer for each submission.
 type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
 
-fn to_be_taken(answers: impl IntoIterator<Item = Result<Applied>>) -> Answers {
+fn to_be_taken(answers: impl IntoIterator<Item = (Result<Applied>, Vec<Op>)>) -> Answers {
     answers.into_iter().map(|answer| Mutex::new(Some(answer))).collect()
 }
 
 fn take(answers: &Answers, at: usize) -> Result<Applied> {
     let answer = answers.get(at).and_then(|answer| answer.lock().unwrap_or_else(PoisonError::into_inner).take());
-    answer.expect("every submission has one answer, for one caller")
+    answer.expect("every submission has one answer, for one caller").0
 }
 
 fn not_applied(batch: &[Vec<Op>], why: &str) -> Vec<Result<Applied>> {
