@@ -311,6 +311,7 @@ impl Queue {
                 self.committed(batch.len());
                 (Some(session), answers)
             }
+            Ok(Ended::Refused) => (Some(session), answers),
             Ok(Ended::Aborted(at, error)) => {
                 // A connection that failed is closed before the next is opened: it may still have a lock.
                 let session = Some(session).filter(|_| !is_fatal(&error));

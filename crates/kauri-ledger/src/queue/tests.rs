@@ -269,6 +269,27 @@ fn a_transaction_has_a_hundred_operations_at_most_and_keeps_submissions_whole() 
     // One that is larger than a transaction's share goes alone.
     fixture.queue.submit_batch((1_000..1_150).map(insert)).unwrap();
     assert_eq!(fixture.rows().len(), 470);
+    // A hundred go together, and one more does not.
+    assert_eq!((together(50, 50), together(50, 51)), (1, 2));
+}
+
+/// How many transactions two submissions with so many operations become that come at the same time.
+fn together(first: i64, second: i64) -> u64 {
+    let fixture = Fixture::new(&format!("together-{first}-{second}"), CAPACITY);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        let submit = |ids: std::ops::Range<i64>| {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit_batch(ids.map(insert)).unwrap());
+        };
+        submit(0..first);
+        fixture.until(|stats| stats.depth == 0 && fixture.queue.state().writing);
+        submit(first..first + second);
+        fixture.until(|stats| stats.depth == 1);
+        fixture.orders.shut(false);
+    });
+    assert_eq!(fixture.rows().len(), usize::try_from(first + second).unwrap());
+    fixture.queue.stats().batches
 }
 
 #[test]
@@ -319,6 +340,30 @@ fn a_full_queue_lets_callers_wait_and_refuses_who_would_not() {
     fixture.queue.try_submit(INSERT, [9.into(), "x".into()]).unwrap();
 }
 
+#[test]
+fn a_submission_that_fails_by_itself_is_no_transaction_and_forgives_no_panic() {
+    let fixture = Fixture::new("refused", CAPACITY);
+    let submit = |id: i64| fixture.queue.submit(INSERT, [id.into(), "x".into()]);
+    submit(1).unwrap();
+    fixture.orders.order(1, 1, Trouble::Panics);
+    assert!(matches!(submit(2), Err(Error::NotApplied { .. })));
+    assert!(matches!(submit(1), Err(Error::Sql { .. })), "it is there");
+    let stats = fixture.queue.stats();
+    assert_eq!((stats.batches, stats.submissions, fixture.queue.state().panics), (1, 1, 1));
+    submit(2).unwrap();
+    assert_eq!((fixture.queue.stats().batches, fixture.queue.state().panics), (2, 0));
+}
+
+#[test]
+fn a_database_lets_a_thousand_submissions_wait() {
+    let directory = std::env::temp_dir().join(format!("kauri-queue-thousand-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let database = crate::Database::open(&directory, Arc::new(ManualClock::new(Timestamp(0))), |_| {}).unwrap();
+    assert_eq!(database.queue().shared.capacity, 1_000);
+    drop(database);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 /// TestWriterQueueCrashRestart.
 #[test]
 fn a_writer_that_panics_is_started_again_three_times_and_then_given_up() {
@@ -329,7 +374,7 @@ fn a_writer_that_panics_is_started_again_three_times_and_then_given_up() {
     for id in 0..3 {
         assert!(matches!(submit(id), Err(Error::NotApplied { why }) if why.contains("panicked")));
     }
-    assert_eq!((fixture.queue.stats().restarts, fixture.clock.paused()), (3, 3 * RESTART_PAUSE));
+    assert_eq!((fixture.queue.stats().restarts, fixture.clock.paused()), (3, Duration::from_secs(3)), "a second each");
     submit(3).unwrap();
     // What was committed in between counts: three more are allowed, and the fourth is the last.
     fixture.orders.order(1, 4, Trouble::Panics);
