@@ -138,16 +138,16 @@ fn is_current(thread: &Thread) -> bool {
 /// Of fewer who were told together nobody is waited for.
 const MANY: usize = 4;
 
-/// Before a write: lets those come back who were told last, until so many or most of them are here, or no more come. `here` is how many
-/// are. Only if they were many: so a lone caller, and one after another, waits for nobody.
-pub(crate) fn gather(patience: &Patience, told: usize, here: impl Fn() -> usize, enough: usize) {
+/// Before a write: lets those come back who were told last, until most of them are here or no more come. `here` is how many are.
+/// Only if they were many: so a lone caller, and one after another, waits for nobody.
+pub(crate) fn gather(patience: &Patience, told: usize, here: impl Fn() -> usize) {
     if told < MANY {
         return;
     }
     let mut before = None;
     patience.until(|| {
         let here = Some(here());
-        let are_enough = here.is_some_and(|here| here >= enough || here * 4 >= told * 3) || here == before;
+        let are_enough = here.is_some_and(|here| here * 4 >= told * 3) || here == before;
         before = here;
         are_enough
     });
@@ -268,15 +268,10 @@ mod tests {
     /// How many of those who were told have come, one look after the other; tells after how many looks the write begins.
     fn looks(told: usize, here: &[usize]) -> usize {
         let looks = std::cell::Cell::new(0);
-        gather(
-            &Patience::new(),
-            told,
-            || {
-                looks.set(looks.get() + 1);
-                here[(looks.get() - 1).min(here.len() - 1)]
-            },
-            told,
-        );
+        gather(&Patience::new(), told, || {
+            looks.set(looks.get() + 1);
+            here[(looks.get() - 1).min(here.len() - 1)]
+        });
         looks.get()
     }
 

@@ -179,7 +179,7 @@ impl<T: Clone> Journal<T> {
             state.writing = true;
             let told = state.told;
             drop(state);
-            gather(&self.patience, told, || self.state().lines(), told);
+            gather(&self.patience, told, || self.state().lines());
             state = self.state();
             state.told = state.lines();
             let Some(batch) = state.batch.take() else { break };

@@ -265,14 +265,13 @@ impl Queue {
             state.writing = true;
             let told = state.told;
             drop(state);
-            // One is enough to begin with. The others come while the operations of those who were sooner are carried out.
-            gather(&self.shared.patience, told, || self.state().depth, 1);
+            gather(&self.shared.patience, told, || self.state().depth);
             state = self.state();
             // Taken whole, however large it is.
             let Some(first) = state.take(usize::MAX) else { break };
             let session = state.session.take();
             drop(state);
-            let mut taken = Taken { queue: self, told, ops: 0, submissions: Vec::new(), groups: Vec::new() };
+            let mut taken = Taken { queue: self, ops: 0, submissions: Vec::new(), groups: Vec::new() };
             taken.add(first);
             let (session, answers) = self.shared.pace.time(|| self.write(session, &mut taken));
             let count = answers.len();
@@ -527,8 +526,6 @@ impl State {
 /// What one transaction writes: the batch that was waiting, and those that came while it was carried out.
 struct Taken<'a> {
     queue: &'a Queue,
-    /// How many were answered together before: they are likely to come again.
-    told: usize,
     ops: usize,
     submissions: Vec<Vec<Op>>,
     /// Whose they are, and how many of them.
@@ -561,10 +558,7 @@ impl Submissions for Taken<'_> {
     }
 
     fn more(&mut self) -> bool {
-        let Some(most) = BATCH_OPS_MAX.checked_sub(self.ops) else { return false };
-        let (queue, here) = (self.queue, self.submissions.len());
-        gather(&queue.shared.patience, self.told, || here + queue.state().depth, here + 1);
-        let batch = queue.state().take(most);
+        let batch = BATCH_OPS_MAX.checked_sub(self.ops).and_then(|most| self.queue.state().take(most));
         batch.map(|batch| self.add(batch)).is_some()
     }
 }

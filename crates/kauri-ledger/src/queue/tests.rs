@@ -476,6 +476,58 @@ fn check_all_told(orders: Vec<(std::ops::Range<u32>, Trouble)>, has_fault: bool)
     struck.then(|| fixture.queue.stats().is_running)
 }
 
+/// Numbers below another, as if by chance.
+fn below(mut random: u64) -> impl FnMut(u32) -> u32 {
+    move |most| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(random >> 33).unwrap() % most
+    }
+}
+
+/// Many callers, each of whom may be the one who writes when something goes wrong. Answers how many were told that they are not
+/// applied, and how many transactions there were.
+fn check_many_told(seed: u64) -> (usize, u64) {
+    let mut below = below(seed);
+    let fixture = Fixture::new(&format!("many-told-{seed}"), CAPACITY);
+    // A call or two go wrong, then there is peace for a while: the queue is not given up by panics alone.
+    let mut at = 1;
+    let orders = (0..30).map(|_| {
+        let first = at + 40 + below(60);
+        at = first + 1 + below(2);
+        (first..at, TROUBLES[below(4) as usize])
+    });
+    fixture.orders.order_all(orders.collect());
+    let submit = |caller: i64| {
+        let ids = (0..25).map(|at| (caller * 25 + at) * 2);
+        ids.map(|id| (id, fixture.queue.submit_batch([insert(id), insert(id + 1)]))).collect::<Vec<_>>()
+    };
+    let answers: Vec<(i64, Result<Applied>)> = std::thread::scope(|scope| {
+        let submit = &submit;
+        let callers: Vec<_> = (0..8).map(|caller| scope.spawn(move || submit(caller))).collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    fixture.orders.heal();
+    assert_eq!(answers.len(), 8 * 25, "{seed}: everybody is answered");
+    let rows: std::collections::BTreeSet<i64> = fixture.rows().into_iter().map(|(id, _)| id).collect();
+    for (id, answer) in &answers {
+        let found = (rows.contains(id), rows.contains(&(id + 1)));
+        let is_applied = match answer {
+            Ok(applied) => applied.rows == 2,
+            Err(Error::Unknown { key, .. }) => fixture.marked() == key.batch,
+            Err(_) => false,
+        };
+        assert_eq!(found, (is_applied, is_applied), "{seed}: {id} was told {answer:?}");
+    }
+    (answers.iter().filter(|(_, answer)| answer.is_err()).count(), fixture.queue.stats().batches)
+}
+
+#[test]
+fn whoever_writes_when_something_fails_everybody_is_told_what_the_database_holds() {
+    let told: Vec<(usize, u64)> = (0..24).map(check_many_told).collect();
+    let (refused, batches) = told.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(refused > 24 && batches > 24 * 10, "too little went wrong, or too much: {told:?}");
+}
+
 #[test]
 fn every_failing_call_is_told_as_it_is() {
     for trouble in TROUBLES {
@@ -491,11 +543,7 @@ fn every_failing_call_is_told_as_it_is() {
 
 #[test]
 fn whatever_fails_one_after_the_other_is_told_as_it_is() {
-    let mut random = 3_u64;
-    let mut below = move |most: u32| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from(random >> 33).unwrap() % most
-    };
+    let mut below = below(3);
     let (mut survived, mut given_up) = (0, 0);
     for round in 0..150 {
         // Some calls in a row, a while of peace, some more.
