@@ -1,7 +1,7 @@
 //! The suite `ledger`: the writer queue, the journal, the locks and the reconciliation, on the disk of this machine.
 //!
-//! These wait for the disk, so the wall clock counts. Contenders take turns, round after round, and the median of the rounds is
-//! compared; what else the machine does falls on all of them alike.
+//! These wait for the disk, so the wall clock counts. Contenders take turns, another one first in each round, and the median of the
+//! rounds is compared; what else the machine does, and what one of them leaves for the disk to do, falls on all of them alike.
 //!
 //! What many callers gain has two bounds: the disk, which one write for all keeps away, and the processors, because each caller is
 //! put to sleep and woken whatever the disk does. So beside each rate stands the processor time of one call, and how many calls
@@ -161,28 +161,27 @@ impl Rates {
 }
 
 /// Contenders take turns, as in [`race`]; each says how often and at what price.
-fn race_rates<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> Rate; COUNT]) -> [Rates; COUNT] {
-    let mut found: [Vec<Rate>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
-    for _ in 0..rounds {
-        for (turn, found) in turns.iter_mut().zip(&mut found) {
-            found.push(turn());
-        }
-    }
-    found.map(|found| Rates {
+fn race_rates<const COUNT: usize>(rounds: usize, turns: [&mut dyn FnMut() -> Rate; COUNT]) -> [Rates; COUNT] {
+    take_turns(rounds, turns).map(|found| Rates {
         per_second: Estimate::of(found.iter().map(|rate| rate.per_second).collect()),
         nanoseconds: Estimate::of(found.iter().map(|rate| rate.nanoseconds).collect()),
     })
 }
 
 /// Contenders take turns; each says how it did.
-fn race<const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> f64; COUNT]) -> [Estimate; COUNT] {
-    let mut found: [Vec<f64>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
-    for _ in 0..rounds {
-        for (turn, found) in turns.iter_mut().zip(&mut found) {
-            found.push(turn());
-        }
+fn race<const COUNT: usize>(rounds: usize, turns: [&mut dyn FnMut() -> f64; COUNT]) -> [Estimate; COUNT] {
+    take_turns(rounds, turns).map(Estimate::of)
+}
+
+/// Another one is first in each round: nobody always comes after the same other, who leaves something for the disk to do.
+fn take_turns<R, const COUNT: usize>(rounds: usize, mut turns: [&mut dyn FnMut() -> R; COUNT]) -> [Vec<R>; COUNT] {
+    let mut found: [Vec<R>; COUNT] = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for round in 0..rounds {
+        let mut order: Vec<_> = turns.iter_mut().zip(&mut found).collect();
+        order.rotate_left(round % COUNT);
+        order.into_iter().for_each(|(turn, found)| found.push(turn()));
     }
-    found.map(Estimate::of)
+    found
 }
 
 /// How often a second so many callers come through. Their threads are there before and after: only calls are measured.

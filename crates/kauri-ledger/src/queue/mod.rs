@@ -146,8 +146,9 @@ struct Batch {
     callers: Arc<Group<Answers>>,
 }
 
-/// One for each submission of a batch; taken by whoever made it, and by nobody else.
-type Answers = Vec<Mutex<Option<Result<Applied>>>>;
+/// One for each submission of a batch; taken by whoever made it, and by nobody else. It gets its operations back too: memory is best
+/// given back by whoever asked for it, and not by the one for whom all others wait.
+type Answers = Vec<Mutex<Option<(Result<Applied>, Vec<Op>)>>>;
 
 #[derive(Clone)]
 enum Closed {
@@ -309,6 +310,7 @@ impl Queue {
                 self.committed(batch.len());
                 (Some(session), answers)
             }
+            Ok(Ended::Refused) => (Some(session), answers),
             Ok(Ended::Aborted(at, error)) => {
                 // A connection that failed is closed before the next is opened: it may still have a lock.
                 let session = Some(session).filter(|_| !is_fatal(&error));
@@ -422,8 +424,8 @@ impl Queue {
             state.depth = 0;
             std::mem::take(&mut state.waiting)
         };
-        for batch in waiting {
-            batch.callers.tell(to_be_taken(not_applied(&batch.submissions, why)), Wake::All);
+        for Batch { submissions, callers, .. } in waiting {
+            callers.tell(to_be_taken(not_applied(&submissions, why).into_iter().zip(submissions)), Wake::All);
         }
         self.shared.places.notify_all();
         let alarm = || (self.shared.alarm)(&format!("writer queue: {why}"));
@@ -543,7 +545,7 @@ impl Taken<'_> {
 
     fn tell(self, answers: Vec<Result<Applied>>, wake: Wake) {
         assert_eq!(answers.len(), self.submissions.len(), "every submission has its answer");
-        let mut answers = answers.into_iter();
+        let mut answers = answers.into_iter().zip(self.submissions);
         for (callers, count) in self.groups {
             callers.tell(to_be_taken(answers.by_ref().take(count)), wake);
         }
@@ -564,13 +566,13 @@ impl Submissions for Taken<'_> {
 /// The session, if it can be used again, and an answer for each submission.
 type Written = (Option<Box<dyn Session>>, Vec<Result<Applied>>);
 
-fn to_be_taken(answers: impl IntoIterator<Item = Result<Applied>>) -> Answers {
+fn to_be_taken(answers: impl IntoIterator<Item = (Result<Applied>, Vec<Op>)>) -> Answers {
     answers.into_iter().map(|answer| Mutex::new(Some(answer))).collect()
 }
 
 fn take(answers: &Answers, at: usize) -> Result<Applied> {
     let answer = answers.get(at).and_then(|answer| answer.lock().unwrap_or_else(PoisonError::into_inner).take());
-    answer.expect("every submission has one answer, for one caller")
+    answer.expect("every submission has one answer, for one caller").0
 }
 
 fn not_applied(batch: &[Vec<Op>], why: &str) -> Vec<Result<Applied>> {

@@ -29,10 +29,20 @@ pub(super) type Answer<T> = Result<T, rusqlite::Error>;
 /// How long to wait for somebody else's transaction.
 pub(crate) const BUSY_MS: u64 = 5_000;
 
+/// A commit writes each page that it changed, whole, and it changes a row or two in each of some tables and indexes, and the mark:
+/// half of SQLite's usual page is enough for that, and is half as much to write.
+const PAGE_BYTES: u32 = 2_048;
+
+/// After so many pages SQLite's log is written back and begun anew: 4 MiB, which is usual. More would be written back less often, but
+/// a log that still grows is slower than one whose place on the disk is used again.
+const CHECKPOINT_PAGES: u32 = 2_000;
+
 /// A connection with the settings that every connection has.
 pub(crate) fn connect(path: &Path) -> Answer<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS))?;
+    // Heard only by a database that is not made yet.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         // Where there is no shared memory SQLite goes on in another mode, in which readers and the writer wait for each other.
@@ -44,6 +54,7 @@ pub(crate) fn connect(path: &Path) -> Answer<Connection> {
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // In kibibytes: a start compares many rows with the journal.
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -137,14 +148,25 @@ mod tests {
     fn every_connection_has_the_agreed_settings() {
         let directory = std::env::temp_dir().join(format!("kauri-session-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
+        let number = |connection: &Connection, name: &str| -> i64 {
+            connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
+        };
         for _ in 0..2 {
             let connection = connect(&directory.join("db")).unwrap();
-            let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            let number = |name: &str| number(&connection, name);
             let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
             // FULL is 2.
             let found = (mode.as_str(), number("synchronous"), number("foreign_keys"), number("busy_timeout"));
             assert_eq!(found, ("wal", 2, 1, 5_000));
+            assert_eq!((number("page_size"), number("wal_autocheckpoint")), (2_048, 2_000));
         }
+        // One that others made, or an earlier program, keeps the pages that it has.
+        let other = Connection::open(directory.join("other")).unwrap();
+        other.execute_batch("PRAGMA page_size = 4096; CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (7)").unwrap();
+        drop(other);
+        let connection = connect(&directory.join("other")).unwrap();
+        let row = connection.query_row("SELECT id FROM t", [], |row| row.get::<_, i64>(0));
+        assert_eq!((number(&connection, "page_size"), row.unwrap()), (4_096, 7));
         std::fs::remove_dir_all(&directory).unwrap();
         let error = connect(Path::new(":memory:")).map(drop).unwrap_err();
         assert!(error.to_string().contains("expected the journal mode wal, found memory"), "{error}");

@@ -269,6 +269,27 @@ fn a_transaction_has_a_hundred_operations_at_most_and_keeps_submissions_whole() 
     // One that is larger than a transaction's share goes alone.
     fixture.queue.submit_batch((1_000..1_150).map(insert)).unwrap();
     assert_eq!(fixture.rows().len(), 470);
+    // A hundred go together, and one more does not.
+    assert_eq!((together(50, 50), together(50, 51)), (1, 2));
+}
+
+/// How many transactions two submissions with so many operations become that come at the same time.
+fn together(first: i64, second: i64) -> u64 {
+    let fixture = Fixture::new(&format!("together-{first}-{second}"), CAPACITY);
+    fixture.orders.shut(true);
+    std::thread::scope(|scope| {
+        let submit = |ids: std::ops::Range<i64>| {
+            let queue = &fixture.queue;
+            scope.spawn(move || queue.submit_batch(ids.map(insert)).unwrap());
+        };
+        submit(0..first);
+        fixture.until(|stats| stats.depth == 0 && fixture.queue.state().writing);
+        submit(first..first + second);
+        fixture.until(|stats| stats.depth == 1);
+        fixture.orders.shut(false);
+    });
+    assert_eq!(fixture.rows().len(), usize::try_from(first + second).unwrap());
+    fixture.queue.stats().batches
 }
 
 #[test]
@@ -319,6 +340,30 @@ fn a_full_queue_lets_callers_wait_and_refuses_who_would_not() {
     fixture.queue.try_submit(INSERT, [9.into(), "x".into()]).unwrap();
 }
 
+#[test]
+fn a_submission_that_fails_by_itself_is_no_transaction_and_forgives_no_panic() {
+    let fixture = Fixture::new("refused", CAPACITY);
+    let submit = |id: i64| fixture.queue.submit(INSERT, [id.into(), "x".into()]);
+    submit(1).unwrap();
+    fixture.orders.order(1, 1, Trouble::Panics);
+    assert!(matches!(submit(2), Err(Error::NotApplied { .. })));
+    assert!(matches!(submit(1), Err(Error::Sql { .. })), "it is there");
+    let stats = fixture.queue.stats();
+    assert_eq!((stats.batches, stats.submissions, fixture.queue.state().panics), (1, 1, 1));
+    submit(2).unwrap();
+    assert_eq!((fixture.queue.stats().batches, fixture.queue.state().panics), (2, 0));
+}
+
+#[test]
+fn a_database_lets_a_thousand_submissions_wait() {
+    let directory = std::env::temp_dir().join(format!("kauri-queue-thousand-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let database = crate::Database::open(&directory, Arc::new(ManualClock::new(Timestamp(0))), |_| {}).unwrap();
+    assert_eq!(database.queue().shared.capacity, 1_000);
+    drop(database);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 /// TestWriterQueueCrashRestart.
 #[test]
 fn a_writer_that_panics_is_started_again_three_times_and_then_given_up() {
@@ -329,7 +374,7 @@ fn a_writer_that_panics_is_started_again_three_times_and_then_given_up() {
     for id in 0..3 {
         assert!(matches!(submit(id), Err(Error::NotApplied { why }) if why.contains("panicked")));
     }
-    assert_eq!((fixture.queue.stats().restarts, fixture.clock.paused()), (3, 3 * RESTART_PAUSE));
+    assert_eq!((fixture.queue.stats().restarts, fixture.clock.paused()), (3, Duration::from_secs(3)), "a second each");
     submit(3).unwrap();
     // What was committed in between counts: three more are allowed, and the fourth is the last.
     fixture.orders.order(1, 4, Trouble::Panics);
@@ -431,6 +476,58 @@ fn check_all_told(orders: Vec<(std::ops::Range<u32>, Trouble)>, has_fault: bool)
     struck.then(|| fixture.queue.stats().is_running)
 }
 
+/// Numbers below another, as if by chance.
+fn below(mut random: u64) -> impl FnMut(u32) -> u32 {
+    move |most| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(random >> 33).unwrap() % most
+    }
+}
+
+/// Many callers, each of whom may be the one who writes when something goes wrong. Answers how many were told that they are not
+/// applied, and how many transactions there were.
+fn check_many_told(seed: u64) -> (usize, u64) {
+    let mut below = below(seed);
+    let fixture = Fixture::new(&format!("many-told-{seed}"), CAPACITY);
+    // A call or two go wrong, then there is peace for a while: the queue is not given up by panics alone.
+    let mut at = 1;
+    let orders = (0..30).map(|_| {
+        let first = at + 40 + below(60);
+        at = first + 1 + below(2);
+        (first..at, TROUBLES[below(4) as usize])
+    });
+    fixture.orders.order_all(orders.collect());
+    let submit = |caller: i64| {
+        let ids = (0..25).map(|at| (caller * 25 + at) * 2);
+        ids.map(|id| (id, fixture.queue.submit_batch([insert(id), insert(id + 1)]))).collect::<Vec<_>>()
+    };
+    let answers: Vec<(i64, Result<Applied>)> = std::thread::scope(|scope| {
+        let submit = &submit;
+        let callers: Vec<_> = (0..8).map(|caller| scope.spawn(move || submit(caller))).collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    fixture.orders.heal();
+    assert_eq!(answers.len(), 8 * 25, "{seed}: everybody is answered");
+    let rows: std::collections::BTreeSet<i64> = fixture.rows().into_iter().map(|(id, _)| id).collect();
+    for (id, answer) in &answers {
+        let found = (rows.contains(id), rows.contains(&(id + 1)));
+        let is_applied = match answer {
+            Ok(applied) => applied.rows == 2,
+            Err(Error::Unknown { key, .. }) => fixture.marked() == key.batch,
+            Err(_) => false,
+        };
+        assert_eq!(found, (is_applied, is_applied), "{seed}: {id} was told {answer:?}");
+    }
+    (answers.iter().filter(|(_, answer)| answer.is_err()).count(), fixture.queue.stats().batches)
+}
+
+#[test]
+fn whoever_writes_when_something_fails_everybody_is_told_what_the_database_holds() {
+    let told: Vec<(usize, u64)> = (0..24).map(check_many_told).collect();
+    let (refused, batches) = told.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(refused > 24 && batches > 24 * 10, "too little went wrong, or too much: {told:?}");
+}
+
 #[test]
 fn every_failing_call_is_told_as_it_is() {
     for trouble in TROUBLES {
@@ -446,11 +543,7 @@ fn every_failing_call_is_told_as_it_is() {
 
 #[test]
 fn whatever_fails_one_after_the_other_is_told_as_it_is() {
-    let mut random = 3_u64;
-    let mut below = move |most: u32| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from(random >> 33).unwrap() % most
-    };
+    let mut below = below(3);
     let (mut survived, mut given_up) = (0, 0);
     for round in 0..150 {
         // Some calls in a row, a while of peace, some more.

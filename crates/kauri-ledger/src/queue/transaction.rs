@@ -6,8 +6,10 @@ use crate::error::{Error, Result};
 
 /// How one transaction ended.
 pub(super) enum Ended {
-    /// Committed, or ended by its only submission; the answers stand.
+    /// Committed; the answers stand.
     Answered,
+    /// Its only submission failed, so there was nothing to commit; the answer stands.
+    Refused,
     /// Nothing was applied. The submission that was at fault, if it was one.
     Aborted(Option<usize>, rusqlite::Error),
     /// The commit was begun and no answer came.
@@ -68,7 +70,7 @@ fn try_run(
     if !together(session, batch, progress)? {
         session.rollback().map_err(|error| Ended::Doubtful(format!("cannot roll back: {error}")))?;
         if batch.all().len() == 1 {
-            return Ok(());
+            return Err(Ended::Refused);
         }
         begin(session)?;
         apart(session, batch.all(), progress)?;

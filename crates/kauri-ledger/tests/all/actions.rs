@@ -116,6 +116,26 @@ fn rows_follow_the_steps_through_the_queue() {
 }
 
 #[test]
+fn the_journal_says_an_end_only_after_the_database_does() {
+    let scratch = Scratch::new("order-of-ends");
+    let (ledger, _) = scratch.ledger();
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON actions BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    for (id, does_work) in [("done", true), ("failed", false)] {
+        let mut action = ledger.begin(id, "t", "x").unwrap();
+        action.record_started().unwrap();
+        let lines = scratch.read(WAL).lines().count();
+        scratch.sql().execute_batch(refuse).unwrap();
+        let mut end = || if does_work { action.complete(None) } else { action.fail("no") };
+        assert!(matches!(end(), Err(Error::Sql { .. })));
+        assert_eq!((scratch.read(WAL).lines().count(), status(&ledger, id)), (lines, Some(Status::Started)));
+        scratch.sql().execute_batch("DROP TRIGGER refuse").unwrap();
+        end().unwrap();
+        assert_eq!(scratch.read(WAL).lines().count(), lines + 1);
+    }
+    assert_eq!(ledger.check().unwrap(), []);
+}
+
+#[test]
 fn an_id_is_used_once() {
     let scratch = Scratch::new("once");
     let (ledger, _) = scratch.ledger();
@@ -333,7 +353,22 @@ fn orphans_are_decided_about_once_and_with_an_audit() {
     ledger.resolve("live", &Decision::Retry).unwrap();
     assert_eq!(ledger.check().unwrap(), []);
     let audit = scratch.read("audit/2026-02-21.jsonl");
-    assert_eq!(audit.matches("ACTION_RESOLVED").count(), 6 + usize::from(audit.matches("NEEDS_HUMAN").count() > 1));
+    let lines = audit.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let decided: Vec<[String; 2]> = lines
+        .filter(|line| line["kind"] == "ACTION_RESOLVED")
+        .map(|line| [&line["action_id"], &line["detail"]["decision"]].map(|value| value.as_str().unwrap().to_owned()))
+        .collect();
+    // That somebody should look can be said again.
+    let expected = [
+        ["completed", "COMPLETED"],
+        ["failed", "FAILED"],
+        ["retry", "RETRIABLE"],
+        ["human", "NEEDS_HUMAN"],
+        ["human", "NEEDS_HUMAN"],
+        ["human", "COMPLETED"],
+        ["live", "RETRIABLE"],
+    ];
+    assert_eq!(decided, expected);
 }
 
 #[test]

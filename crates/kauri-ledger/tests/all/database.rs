@@ -39,6 +39,7 @@ fn state_and_runs_are_kept() {
     let scratch = Scratch::new("state");
     let (ledger, _) = scratch.ledger();
     let database = ledger.database();
+    let before = ledger.queue().submissions;
     assert_eq!(database.state("a").unwrap(), None);
     database.set_state("a", "1").unwrap();
     database.set_state("a", "2").unwrap();
@@ -53,9 +54,31 @@ fn state_and_runs_are_kept() {
     let runs = database.list_runs(10).unwrap();
     assert_eq!((runs.len(), runs[0].status.as_str(), runs[0].task_count), (1, "success", 3));
     assert!(runs[0].ended_at.is_some());
+    let written = ledger.queue().submissions - before;
+    assert_eq!(written, 2 + 2 + 1 + 1, "each write that is one goes through the queue, and no look does");
+    scratch.clock.advance(std::time::Duration::from_secs(1));
+    database.insert_run("r-0", "running", 1).unwrap();
+    let newest = |most| database.list_runs(most).unwrap().into_iter().map(|run| run.id).collect::<Vec<_>>();
+    assert_eq!((newest(1), newest(10)), (vec!["r-0".to_owned()], vec!["r-0".to_owned(), "r-1".to_owned()]));
     // Somebody else reads it while it is in use.
     let status: String = scratch.sql().query_row("SELECT status FROM runs", [], |row| row.get(0)).unwrap();
     assert_eq!(status, "success");
+}
+
+#[test]
+fn looks_wait_for_no_writer() {
+    let scratch = Scratch::new("no-wait");
+    let (ledger, _) = scratch.ledger();
+    let database = ledger.database();
+    database.set_state("a", "1").unwrap();
+    database.insert_run("r-1", "running", 3).unwrap();
+    // As long as this is open nobody else writes; whoever would, waits for it and is refused at last.
+    let writer = scratch.sql();
+    writer.execute_batch("BEGIN IMMEDIATE; UPDATE state SET value = '2'; DELETE FROM runs").unwrap();
+    assert_eq!(database.state("a").unwrap().as_deref(), Some("1"), "what is committed");
+    assert_eq!(database.list_runs(10).unwrap().len(), 1);
+    writer.execute_batch("COMMIT").unwrap();
+    assert_eq!((database.state("a").unwrap().as_deref(), database.list_runs(10).unwrap().len()), (Some("2"), 0));
 }
 
 #[test]

@@ -45,6 +45,15 @@ fn a_whole_run_leaves_lines_and_rows_for_every_node() {
         scratch.sql().query_row(sql, [status], |row| row.get(0)).unwrap()
     };
     assert_eq!((count("COMPLETED"), count("FAILED"), count("STARTED")), (2, 1, 0));
+    let audit = scratch.read("audit/2026-02-21.jsonl");
+    let lines = audit.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let told: Vec<[String; 2]> = lines
+        .filter(|line| line["trace_id"] == "run-1")
+        .map(|line| [&line["kind"], &line["action_id"]].map(|value| value.as_str().unwrap().to_owned()))
+        .collect();
+    let expected =
+        [["ACTION_COMPLETED", "run-1/plan"], ["ACTION_COMPLETED", "run-1/build"], ["ACTION_FAILED", "run-1/ship"]];
+    assert_eq!(told, expected);
     assert_eq!(Home::probe(scratch.home()).unwrap(), LockState::Free);
 }
 
