@@ -292,7 +292,30 @@ impl Runtime {
         Ok(sent[0])
     }
 
-    /// Sends messages together: all of them or none.
+    /// Sends messages together: all of them or none, in one commit. Whoever has many to send waits for one sync instead of many.
+    ///
+    /// ```
+    /// # use kauri_runtime::substrate::TreeSubstrate;
+    /// # use kauri_runtime::testing::VirtualClock;
+    /// # use kauri_runtime::Runtime;
+    /// # use kauri_wire::{Message, MessageId, WorkerId};
+    /// # use std::sync::Arc;
+    /// # let store = TreeSubstrate::new(kauri_tree::Store::in_memory()?);
+    /// # let runtime = Runtime::builder(Arc::new(store), Arc::new(VirtualClock::default())).start()?;
+    /// const SALES: WorkerId = WorkerId(7);
+    /// fn order(number: u32) -> Result<Message, kauri_runtime::Error> {
+    ///     Ok(Message::command(SALES, MessageId::new(format!("order-{number}"))?, "apples"))
+    /// }
+    /// let orders = (1..=100).map(order).collect::<Result<Vec<_>, kauri_runtime::Error>>()?;
+    /// assert_eq!(runtime.send_all(&orders)?.len(), 100);
+    /// assert_eq!(runtime.depth(SALES)?, 100);
+    ///
+    /// // One that cannot be sent: then none is.
+    /// let too_long = Message::command(SALES, MessageId::new("x".repeat(10_000))?, "apples");
+    /// assert!(runtime.send_all(&[order(101)?, too_long]).is_err());
+    /// assert_eq!(runtime.depth(SALES)?, 100);
+    /// # Ok::<(), kauri_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for `send`.

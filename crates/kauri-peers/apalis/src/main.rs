@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! kauri-peers-apalis FOLDER
-//! put CLIENTS JOBS  |  work CLIENTS JOBS  |  through CLIENTS JOBS      seconds
-//! wait COUNT                                                          microseconds, at the median
+//! put CLIENTS JOBS  |  bulk CLIENTS JOBS  |  work CLIENTS JOBS  |  through CLIENTS JOBS      seconds
+//! wait COUNT                                                                                microseconds, at the median
 //! ```
 //!
 //! What has no end after twenty seconds is cut off: the answer goes by what was done until then, and standard error says how much that was.
@@ -22,6 +22,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Measures are cut off after this.
 const LONGEST: Duration = Duration::from_secs(20);
+/// How many jobs are enqueued in one call by whoever has many.
+const BULK: usize = 100;
 /// Two connections are the fastest for many: more of them wait for SQLite's one writer by sleeping.
 const MANY: Connections = Connections(2);
 /// With one, the worker that a job has woken waits for the commit of that job in the pool, and not by sleeping.
@@ -47,10 +49,11 @@ async fn measure(file: &Path, line: &str) -> Result<f64> {
     let number = |at: usize| -> Result<usize> { Ok(words.get(at).ok_or("expected a number")?.parse()?) };
     let (done, wanted, answer) = match words.first() {
         Some(&"wait") => wait(file, number(1)?).await?,
-        Some(&"put") => put(file, number(1)?, number(2)?).await?,
+        Some(&"put") => put(file, number(1)?, number(2)?, 1).await?,
+        Some(&"bulk") => put(file, number(1)?, number(2)?, BULK).await?,
         Some(&"work") => work(file, number(1)?, 0, number(2)?).await?,
         Some(&"through") => work(file, number(1)?, number(1)?, number(2)?).await?,
-        other => return Err(format!("expected put, work, through or wait, found {other:?}").into()),
+        other => return Err(format!("expected put, bulk, work, through or wait, found {other:?}").into()),
     };
     if done < wanted {
         eprintln!("apalis: {line}: cut off after {} s with {done} of {wanted} jobs", LONGEST.as_secs());
@@ -69,10 +72,11 @@ fn paced(done: usize, wanted: usize, took: Duration) -> Measured {
     (done, wanted, took.as_secs_f64() * wanted as f64 / done.max(1) as f64)
 }
 
-async fn put(file: &Path, clients: usize, jobs: usize) -> Result<Measured> {
+/// Enqueues so many jobs in a call.
+async fn put(file: &Path, clients: usize, jobs: usize, bulk: usize) -> Result<Measured> {
     let queue = Jobs::open(file, MANY, 0).await?;
     let began = Instant::now();
-    let sent = queue.send(clients, jobs, began + LONGEST).await?;
+    let sent = queue.send(clients, jobs, bulk, began + LONGEST).await?;
     Ok(paced(sent, jobs, began.elapsed()))
 }
 
@@ -83,7 +87,7 @@ async fn work(file: &Path, clients: usize, senders: usize, jobs: usize) -> Resul
     let began = Instant::now();
     let until = began + LONGEST;
     let mut worker = queue.work(clients)?;
-    let (sent, ()) = futures::join!(queue.send(senders, jobs, until), async {
+    let (sent, ()) = futures::join!(queue.send(senders, jobs, 1, until), async {
         for _ in 0..jobs {
             if worker.handled(until).await.is_none() {
                 return;
@@ -107,7 +111,7 @@ async fn wait(file: &Path, count: usize) -> Result<Measured> {
         // It is idle when the job before is done, durably, and it has found no other.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let began = Instant::now();
-        queue.send(1, 1, until).await?;
+        queue.send(1, 1, 1, until).await?;
         let Some(at) = worker.handled(until).await else { break };
         times.push(at.duration_since(began).as_secs_f64() * 1e6);
         queue.await_done(sent, until).await?;

@@ -112,18 +112,21 @@ impl Jobs {
         }
     }
 
-    /// Enqueues jobs, one by one from each client, until the moment at the latest; tells how many.
-    pub(crate) async fn send(&self, clients: usize, jobs: usize, until: Instant) -> Result<usize> {
+    /// Enqueues jobs, one after the other or so many in a call from each client, until the moment at the latest; tells how many.
+    pub(crate) async fn send(&self, clients: usize, jobs: usize, bulk: usize, until: Instant) -> Result<usize> {
         let clients = (0..clients).map(|_| {
             let mut storage = storage(&self.pool);
             tokio::spawn(async move {
-                for sent in 0..jobs / clients {
+                for call in 0..jobs / clients / bulk {
                     if Instant::now() >= until {
-                        return Ok(sent);
+                        return Ok(call * bulk);
                     }
-                    storage.push(PAYLOAD.to_owned()).await?;
+                    match bulk {
+                        1 => storage.push(PAYLOAD.to_owned()).await?,
+                        _ => storage.push_bulk(vec![PAYLOAD.to_owned(); bulk]).await?,
+                    }
                 }
-                Result::Ok(jobs / clients)
+                Result::Ok(jobs / clients / bulk * bulk)
             })
         });
         let mut sent = 0;

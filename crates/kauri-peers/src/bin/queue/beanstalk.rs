@@ -39,6 +39,10 @@ struct Connection {
 impl Connection {
     fn ask(&mut self, command: &[u8]) -> Result<Vec<u8>> {
         self.stream.get_mut().write_all(command)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line)?;
         Ok(line)
@@ -66,9 +70,15 @@ impl Connection {
 
 impl Client for Connection {
     fn put(&mut self) -> Result<()> {
+        self.put_many(1)
+    }
+
+    /// It has no call for many: all of them are on their way before the first answer is read.
+    fn put_many(&mut self, count: usize) -> Result<()> {
         let head = format!("put 0 0 600 {}\r\n", PAYLOAD.len());
-        let answer = self.ask(&[head.as_bytes(), PAYLOAD, b"\r\n"].concat())?;
-        expect(&answer, b"INSERTED")
+        let put = [head.as_bytes(), PAYLOAD, b"\r\n"].concat();
+        self.stream.get_mut().write_all(&put.repeat(count))?;
+        (0..count).try_for_each(|_| expect(&self.answer()?, b"INSERTED"))
     }
 
     fn work(&mut self) -> Result<bool> {

@@ -1,13 +1,14 @@
 // BullMQ as a durable queue, for the suite `queue`: reads what to measure, a line each, and answers with a number.
 //
-//   put CLIENTS JOBS | work CLIENTS JOBS | through CLIENTS JOBS      seconds
-//   wait COUNT                                                      microseconds, at the median
+//   put CLIENTS JOBS | bulk CLIENTS JOBS | work CLIENTS JOBS | through CLIENTS JOBS      seconds
+//   wait COUNT                                                                          microseconds, at the median
 //
 // Every client has a connection of its own, and every worker one job at a time.
 const { Queue, Worker } = require('bullmq');
 const { createInterface } = require('node:readline');
 
 const PAYLOAD = 'a payload of some bytes, as jobs have';
+const BULK = 100;
 const connection = { path: process.argv[1], maxRetriesPerRequest: null };
 const seconds = (began) => Number(process.hrtime.bigint() - began) / 1e9;
 const all = (count, make) => Promise.all(Array.from({ length: count }, (_, at) => make(at)));
@@ -48,13 +49,20 @@ const send = (senders, jobs) => all(senders.length, async (at) => {
   for (let job = 0; job < Math.floor(jobs / senders.length); job += 1) await senders[at].add('job', PAYLOAD);
 });
 
+const sendMany = (senders, jobs) => all(senders.length, async (at) => {
+  const many = Array.from({ length: BULK }, () => ({ name: 'job', data: PAYLOAD }));
+  for (let call = 0; call < Math.floor(jobs / senders.length / BULK); call += 1) await senders[at].addBulk(many);
+});
+
 const close = (things) => all(things.length, (at) => things[at].close());
 
 async function measure(what, clients, jobs) {
   const senders = what === 'work' ? [] : await queues(clients);
-  const ready = what === 'put' ? [] : await workers(clients, check);
+  const works = what === 'work' || what === 'through';
+  const ready = works ? await workers(clients, check) : [];
   const began = process.hrtime.bigint();
-  await Promise.all([send(senders, jobs), what === 'put' ? undefined : finished(ready, jobs)]);
+  const sent = what === 'bulk' ? sendMany(senders, jobs) : send(senders, jobs);
+  await Promise.all([sent, works ? finished(ready, jobs) : undefined]);
   const took = seconds(began);
   await close([...senders, ...ready]);
   return took;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::peer::{Client, Peer, Queue, Result, Task, median};
+use crate::peer::{BULK, Client, Peer, Queue, Result, Task, median};
 
 /// A peer, measured from threads.
 pub(crate) struct Clients<P>(pub(crate) P);
@@ -21,16 +21,17 @@ impl<P: Peer> Queue for Clients<P> {
 
     fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64> {
         let (senders, workers) = match task {
-            Task::Put => (clients, 0),
+            Task::Put | Task::Bulk => (clients, 0),
             Task::Work => (0, clients),
             Task::Through => (clients, clients),
         };
         let (left, began) = (AtomicUsize::new(jobs), Instant::now());
         together(senders + workers, |at| {
             let mut client = self.0.connect()?;
-            match at < senders {
-                true => (0..jobs / clients).try_for_each(|_| client.put()),
-                false => work_off(&mut *client, &left),
+            match (at < senders, task) {
+                (true, Task::Bulk) => (0..jobs / clients / BULK).try_for_each(|_| client.put_many(BULK)),
+                (true, _) => (0..jobs / clients).try_for_each(|_| client.put()),
+                (false, _) => work_off(&mut *client, &left),
             }
         })?;
         let took = began.elapsed().as_secs_f64();

@@ -35,7 +35,7 @@ use crate::clients::Clients;
 use crate::foreign::Foreign;
 use crate::nats::Nats;
 use crate::ours::{Ours, default_batch};
-use crate::peer::{Queue, Result, Task};
+use crate::peer::{BULK, Queue, Result, Task};
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::server::find;
@@ -60,6 +60,12 @@ struct Options {
     /// Compare with the queues alone whose name contains WORD; with none: ours by itself.
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
+    /// Measure this alone, to be looked at by a profiler: put, bulk, work, through or wait.
+    #[arg(long, value_name = "TASK", value_parser = ["put", "bulk", "work", "through", "wait"])]
+    task: Option<String>,
+    /// So many rounds.
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -80,6 +86,7 @@ const CLIENTS: [usize; 2] = [1, 32];
 struct Rates {
     /// Jobs a second, by number of clients.
     put: [f64; 2],
+    bulk: [f64; 2],
     work: [f64; 2],
     through: [f64; 2],
     /// Microseconds from enqueueing to the handler of an idle worker, at the median.
@@ -108,7 +115,8 @@ fn main() -> Result<()> {
 }
 
 fn measure(folder: &Path, options: &Options, out: &mut impl Write) -> Result<Vec<Row>> {
-    let (jobs, waits, rounds) = if options.quick { (1600, 100, 2) } else { (12_800, 500, 3) };
+    let (jobs, waits, rounds) = if options.quick { (3200, 100, 2) } else { (12_800, 500, 3) };
+    let (extent, rounds) = (Extent { jobs, waits, task: options.task.as_deref() }, options.rounds.unwrap_or(rounds));
     let single = Ours::start(&folder.join("kauri-single"), 1)?;
     let ours = Ours::start(&folder.join("kauri"), default_batch())?;
     let mut here = Vec::new();
@@ -121,13 +129,14 @@ fn measure(folder: &Path, options: &Options, out: &mut impl Write) -> Result<Vec
     // Taking turns, some times; the best round of each counts, for the disk is shared with others.
     let (mut best, mut best_single) = (Rates::default(), Rates::default());
     for _ in 0..rounds {
-        best = best.better(Rates::of(&ours, jobs, waits)?);
-        best_single = best_single.better(Rates::of(&single, jobs, waits)?);
+        best = best.better(Rates::of(&ours, extent)?);
+        best_single = best_single.better(Rates::of(&single, extent)?);
         for (peer, best) in &mut here {
-            *best = best.better(Rates::of(&**peer, jobs, waits)?);
+            *best = best.better(Rates::of(&**peer, extent)?);
         }
     }
     best.put = most(best.put, best_single.put);
+    best.bulk = most(best.bulk, best_single.bulk);
     let mut rows = rows("itself, a commit for each", best, Some(best_single), best_single);
     for (peer, theirs) in &here {
         let single = (!peer.works_in_batches()).then_some(best_single);
@@ -193,17 +202,42 @@ impl Queue for BullMq {
     }
 }
 
+/// What is measured of each queue.
+#[derive(Clone, Copy)]
+struct Extent<'a> {
+    jobs: usize,
+    waits: usize,
+    task: Option<&'a str>,
+}
+
+impl Extent<'_> {
+    fn wants(&self, task: &str) -> bool {
+        self.task.is_none_or(|only| only == task)
+    }
+}
+
 impl Rates {
-    fn of(queue: &dyn Queue, jobs: usize, waits: usize) -> Result<Self> {
+    fn of(queue: &dyn Queue, extent: Extent<'_>) -> Result<Self> {
         let mut rates = Self::default();
         for (at, clients) in CLIENTS.into_iter().enumerate() {
-            let jobs = share(jobs, clients);
+            let jobs = share(extent.jobs, clients);
             let rate = |task| queue.run(task, clients, jobs).map(|took| jobs as f64 / took);
-            rates.put[at] = rate(Task::Put)?;
-            rates.work[at] = rate(Task::Work)?;
-            rates.through[at] = rate(Task::Through)?;
+            // What was enqueued is worked off.
+            if extent.wants(Task::Put.name()) || extent.wants(Task::Work.name()) {
+                rates.put[at] = rate(Task::Put)?;
+                rates.work[at] = rate(Task::Work)?;
+            }
+            if extent.wants(Task::Bulk.name()) {
+                rates.bulk[at] = rate(Task::Bulk)?;
+                rates.work[at] = rates.work[at].max(rate(Task::Work)?);
+            }
+            if extent.wants(Task::Through.name()) {
+                rates.through[at] = rate(Task::Through)?;
+            }
         }
-        rates.wait = queue.wait(waits)?;
+        if extent.wants("wait") {
+            rates.wait = queue.wait(extent.waits)?;
+        }
         Ok(rates)
     }
 
@@ -211,6 +245,7 @@ impl Rates {
         let wait = if self.wait > 0.0 { self.wait.min(other.wait) } else { other.wait };
         Self {
             put: most(self.put, other.put),
+            bulk: most(self.bulk, other.bulk),
             work: most(self.work, other.work),
             through: most(self.through, other.through),
             wait,
@@ -235,6 +270,7 @@ fn rows(peer_name: &'static str, ours: Rates, single: Option<Rates>, theirs: Rat
             rows.push(Row { workload, ours, peer, peer_name, ratio: ours / peer, unit: "/s" });
         };
         add(format!("enqueue, {clients} clients"), ours.put[at], theirs.put[at]);
+        add(format!("enqueue, {BULK} in a call, {clients} clients"), ours.bulk[at], theirs.bulk[at]);
         add(format!("work off, {clients} workers"), ours.work[at], theirs.work[at]);
         if let Some(single) = single {
             add(format!("work off, {clients} workers, a commit each"), single.work[at], theirs.work[at]);
@@ -248,7 +284,8 @@ fn rows(peer_name: &'static str, ours: Rates, single: Option<Rates>, theirs: Rat
 }
 
 fn tell(rows: &[Row], out: &mut impl Write) -> Result<()> {
-    for Row { workload, ours, peer, peer_name, ratio, unit } in rows {
+    // What was not asked for is nothing.
+    for Row { workload, ours, peer, peer_name, ratio, unit } in rows.iter().filter(|row| row.ratio.is_finite()) {
         writeln!(
             out,
             "{workload:<44} kauri {ours:>8.0} {unit:<3} {peer_name:<24} {peer:>8.0} {unit:<3} ours is {ratio:.1}x"

@@ -112,14 +112,25 @@ impl Connection {
         }
     }
 
-    /// Sends something, and waits for what comes back.
-    fn ask(&mut self, subject: &str, payload: &[u8]) -> Result<Answer> {
+    /// A question as it is sent, and where its answer comes.
+    fn question(&mut self, subject: &str, payload: &[u8]) -> (Vec<u8>, String) {
         self.asked += 1;
         let inbox = format!("{}.{}", self.inbox, self.asked);
         let head = format!("PUB {subject} {inbox} {}\r\n", payload.len());
-        self.stream.get_mut().write_all(&[head.as_bytes(), payload, b"\r\n"].concat())?;
+        ([head.as_bytes(), payload, b"\r\n"].concat(), inbox)
+    }
+
+    /// Sends something, and waits for what comes back.
+    fn ask(&mut self, subject: &str, payload: &[u8]) -> Result<Answer> {
+        let (question, inbox) = self.question(subject, payload);
+        self.stream.get_mut().write_all(&question)?;
+        self.answer(&inbox)
+    }
+
+    /// The answer to a question.
+    fn answer(&mut self, inbox: &str) -> Result<Answer> {
         loop {
-            if let Some(answer) = self.read(&inbox)? {
+            if let Some(answer) = self.read(inbox)? {
                 return Ok(answer);
             }
         }
@@ -166,6 +177,14 @@ impl Client for Connection {
     fn put(&mut self) -> Result<()> {
         let answer = self.ask("jobs", PAYLOAD)?;
         expect(&answer.payload, br#"{"stream":"jobs""#)
+    }
+
+    /// All of them are on their way before the first answer is read.
+    fn put_many(&mut self, count: usize) -> Result<()> {
+        let (questions, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| self.question("jobs", PAYLOAD)).unzip();
+        self.stream.get_mut().write_all(&questions.concat())?;
+        // They come in their order.
+        inboxes.iter().try_for_each(|inbox| expect(&self.answer(inbox)?.payload, br#"{"stream":"jobs""#))
     }
 
     fn work(&mut self) -> Result<bool> {

@@ -11,7 +11,7 @@ use kauri_tree::Store;
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp, WorkerId};
 
 use crate::clients::together;
-use crate::peer::{PAYLOAD, Queue, Result, Task, median};
+use crate::peer::{BULK, PAYLOAD, Queue, Result, Task, median};
 
 const WORKER: WorkerId = WorkerId(1);
 /// Whatever takes longer has gone wrong.
@@ -60,6 +60,18 @@ impl Ours {
         together(clients, |client| (0..jobs / clients).try_for_each(|job| send(client * jobs + job)))
     }
 
+    /// Sends messages, durably, many in a call.
+    fn send_many(&self, clients: usize, jobs: usize) -> Result<()> {
+        let send = |first: usize| -> Result<()> {
+            let message = |number: usize| Ok(Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD));
+            let messages: Result<Vec<Message>> = (first..first + BULK).map(message).collect();
+            self.runtime.send_all(&messages?)?;
+            Ok(())
+        };
+        let calls = jobs / clients / BULK;
+        together(clients, |client| (0..calls).try_for_each(|call| send(client * jobs + call * BULK)))
+    }
+
     /// Handles so many messages with so many instances.
     fn drain(&self, instances: usize, jobs: usize, meanwhile: impl FnOnce() -> Result<()>) -> Result<Duration> {
         let (told, hears) = mpsc::channel();
@@ -95,6 +107,12 @@ impl Ours {
     }
 }
 
+fn timed(run: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let began = Instant::now();
+    run()?;
+    Ok(began.elapsed())
+}
+
 impl Queue for Ours {
     fn name(&self) -> &'static str {
         "kauri"
@@ -102,11 +120,8 @@ impl Queue for Ours {
 
     fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64> {
         let took = match task {
-            Task::Put => {
-                let began = Instant::now();
-                self.send(clients, jobs)?;
-                began.elapsed()
-            }
+            Task::Put => timed(|| self.send(clients, jobs))?,
+            Task::Bulk => timed(|| self.send_many(clients, jobs))?,
             Task::Work => self.drain(clients, jobs, || Ok(()))?,
             Task::Through => self.drain(clients, jobs, || self.send(clients, jobs))?,
         };

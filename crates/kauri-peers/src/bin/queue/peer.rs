@@ -7,11 +7,16 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 /// What jobs carry.
 pub(crate) const PAYLOAD: &[u8] = b"a payload of some bytes, as jobs have";
 
+/// How many jobs are enqueued in one call by whoever has many.
+pub(crate) const BULK: usize = 100;
+
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Enqueueing.
+    /// Enqueueing, one by one.
     Put,
+    /// Enqueueing, [`BULK`] in a call.
+    Bulk,
     /// Claiming and ending what was enqueued before.
     Work,
     /// Both at the same time: as many senders as workers.
@@ -22,6 +27,7 @@ impl Task {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Put => "put",
+            Self::Bulk => "bulk",
             Self::Work => "work",
             Self::Through => "through",
         }
@@ -56,6 +62,9 @@ pub(crate) trait Peer: Sync {
 pub(crate) trait Client: Send {
     /// Enqueues a job, and returns when it is durable.
     fn put(&mut self) -> Result<()>;
+
+    /// Enqueues so many jobs by the call that it has for that, or without waiting for one before the next, and returns when all are durable.
+    fn put_many(&mut self, count: usize) -> Result<()>;
 
     /// From now on whoever waits is told of each job.
     fn notify(&mut self) {}

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::peer::{Client, PAYLOAD, Peer, Result, expect};
+use crate::peer::{BULK, Client, PAYLOAD, Peer, Result, expect};
 use crate::server::{Server, find};
 
 pub(crate) struct Postgres(Server);
@@ -74,6 +74,8 @@ impl Peer for Postgres {
     fn connect(&self) -> Result<Box<dyn Client>> {
         let mut connection = self.open()?;
         connection.prepare("put", "INSERT INTO jobs (payload) VALUES ($1)")?;
+        let many: Vec<String> = (1..=BULK).map(|at| format!("(${at})")).collect();
+        connection.prepare("many", &format!("INSERT INTO jobs (payload) VALUES {}", many.join(", ")))?;
         connection
             .prepare("tell", "WITH put AS (INSERT INTO jobs (payload) VALUES ($1)) SELECT pg_notify('jobs', '')")?;
         connection.prepare(
@@ -146,15 +148,12 @@ impl Connection {
     }
 
     /// Runs a prepared statement; parameters and columns are bytes.
-    fn call(&mut self, name: &str, parameter: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+    fn call(&mut self, name: &str, parameters: &[&[u8]]) -> Result<Option<Vec<u8>>> {
         let mut bind = [b"\0", name.as_bytes(), b"\0\0\x01\0\x01"].concat();
-        match parameter {
-            Some(bytes) => {
-                bind.extend(b"\0\x01");
-                bind.extend(u32::try_from(bytes.len())?.to_be_bytes());
-                bind.extend(bytes);
-            }
-            None => bind.extend(b"\0\0"),
+        bind.extend(u16::try_from(parameters.len())?.to_be_bytes());
+        for bytes in parameters {
+            bind.extend(u32::try_from(bytes.len())?.to_be_bytes());
+            bind.extend(*bytes);
         }
         bind.extend(b"\0\x01\0\x01");
         let execute = Self::message(b'E', b"\0\0\0\0\0");
@@ -166,7 +165,7 @@ impl Connection {
     /// Begins a transaction and claims a job in it; without one there is nothing to end.
     fn take(&mut self) -> Result<bool> {
         self.run("BEGIN")?;
-        match self.call("take", None)? {
+        match self.call("take", &[])? {
             Some(payload) => expect(&payload, PAYLOAD).map(|()| true),
             None => self.run("ROLLBACK").map(|_| false),
         }
@@ -176,7 +175,13 @@ impl Connection {
 impl Client for Connection {
     fn put(&mut self) -> Result<()> {
         let statement = if self.listens { "tell" } else { "put" };
-        self.call(statement, Some(PAYLOAD)).map(drop)
+        self.call(statement, &[PAYLOAD]).map(drop)
+    }
+
+    /// A row each in one statement; it is prepared for so many.
+    fn put_many(&mut self, count: usize) -> Result<()> {
+        assert_eq!(count, BULK, "one statement is prepared");
+        self.call("many", &[PAYLOAD; BULK]).map(drop)
     }
 
     fn work(&mut self) -> Result<bool> {

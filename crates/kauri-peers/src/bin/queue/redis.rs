@@ -78,6 +78,12 @@ impl Connection {
         }
     }
 
+    /// The next job: it is told from another by its first bytes.
+    fn job(&mut self) -> Vec<u8> {
+        self.sent += 1;
+        [&self.client.to_be_bytes()[..], &self.sent.to_be_bytes(), PAYLOAD].concat()
+    }
+
     fn done(&mut self, job: &[u8]) -> Result<()> {
         let removed = self.ask(&[b"LREM", b"working", b"1", job])?;
         expect(&removed.unwrap_or_default(), b"1")
@@ -86,10 +92,14 @@ impl Connection {
 
 impl Client for Connection {
     fn put(&mut self) -> Result<()> {
-        self.sent += 1;
-        // A job is told from another by its first bytes.
-        let job = [&self.client.to_be_bytes()[..], &self.sent.to_be_bytes(), PAYLOAD].concat();
-        self.ask(&[b"RPUSH", b"jobs", &job])?.ok_or("no answer")?;
+        self.put_many(1)
+    }
+
+    /// One command, whose jobs come together.
+    fn put_many(&mut self, count: usize) -> Result<()> {
+        let jobs: Vec<Vec<u8>> = (0..count).map(|_| self.job()).collect();
+        let words: Vec<&[u8]> = [&b"RPUSH"[..], b"jobs"].into_iter().chain(jobs.iter().map(|job| &job[..])).collect();
+        self.ask(&words)?.ok_or("no answer")?;
         Ok(())
     }
 

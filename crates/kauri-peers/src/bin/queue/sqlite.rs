@@ -62,10 +62,20 @@ impl Jobs {
     }
 }
 
+fn insert(into: &Connection) -> Result<()> {
+    let put = into.prepare_cached("INSERT INTO jobs (payload) VALUES (?)")?.execute(params![PAYLOAD])?;
+    if put == 1 { Ok(()) } else { Err("the job was not put".into()) }
+}
+
 impl Client for Jobs {
     fn put(&mut self) -> Result<()> {
-        let put = self.connection.prepare_cached("INSERT INTO jobs (payload) VALUES (?)")?.execute(params![PAYLOAD])?;
-        if put == 1 { Ok(()) } else { Err("the job was not put".into()) }
+        insert(&self.connection)
+    }
+
+    fn put_many(&mut self, count: usize) -> Result<()> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        (0..count).try_for_each(|_| insert(&transaction))?;
+        Ok(transaction.commit()?)
     }
 
     fn work(&mut self) -> Result<bool> {
