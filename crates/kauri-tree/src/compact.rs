@@ -105,24 +105,24 @@ impl Store {
         Ok(compaction)
     }
 
-    /// Moves pages until the store gets no shorter. Of two rounds one makes it shorter by a page at least, but for the last, so they end: a long
-    /// value may find its place only where the round before has moved others away.
+    /// Moves pages until the store gets no shorter than it was at its shortest. One round may be in vain: a long value may find its place only
+    /// where the round before has moved others away. Two are the end.
     fn compact_rounds(&self, compaction: &mut Compaction) -> Result<()> {
         self.release()?;
-        let mut is_second = false;
+        let (mut shortest, mut was_vain) = (u32::MAX, false);
         loop {
             let (end, target) = self.end_and_target();
-            if end == target {
+            let is_vain = end >= shortest;
+            if end == target || is_vain && was_vain {
                 return Ok(());
             }
+            (shortest, was_vain) = (shortest.min(end), is_vain);
             let moved = self.compact_round(end, target)?;
             compaction.moved_pages += moved;
-            self.release()?;
-            let is_shorter = self.end_and_target().0 < end;
-            if !is_shorter && (is_second || moved == 0) {
+            if moved == 0 {
                 return Ok(());
             }
-            is_second = !is_shorter;
+            self.release()?;
         }
     }
 
