@@ -60,7 +60,7 @@ const TOUCHED: u8 = 8;
 /// How often a page was read that was not brought: two bits of its mark.
 const READ: u8 = 16;
 /// More is not counted.
-pub(crate) const READS_MAX: u8 = 3;
+const READS_MAX: u8 = 3;
 /// A region becomes a huge page when this part of it, one of so many, was used.
 const DENSE_SHARE: usize = 4;
 

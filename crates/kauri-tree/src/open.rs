@@ -249,7 +249,7 @@ fn recover(file: Box<dyn File>, writes: bool, cache_bytes: Option<usize>) -> Res
         }
         None => Arena::new(page_bytes, version, Catalog::default()),
     };
-    let mut pager = Pager::in_file(writer, meta.end, free, Arc::clone(&file));
+    let mut pager = Pager::in_file(writer, LOG_PAGE + meta.log_pages..meta.end, free, Arc::clone(&file));
     pager.keep(vec![version]);
     let mut catalog = read_catalog(Access::Turn(&pager), meta.catalog)?;
     *catalog.pins_mut() = pins::read(Access::Turn(&pager), meta.pins, version)?;

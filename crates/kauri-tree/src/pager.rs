@@ -19,6 +19,7 @@
 //! This layer knows nothing of what is in pages.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kauri_arena::{CHUNK_PAGES, InUse, Sealed, Stamp, Writer};
@@ -53,7 +54,7 @@ impl Run {
         Self { first: page, pages: 1 }
     }
 
-    pub(crate) fn iter(self) -> std::ops::Range<u32> {
+    pub(crate) fn iter(self) -> Range<u32> {
         // A damaged file may point beyond the last page there can be.
         self.first..self.first.saturating_add(self.pages)
     }
@@ -81,6 +82,8 @@ pub(crate) struct Written {
 pub(crate) struct Pager<R> {
     writer: Writer<R>,
     free: FreeSet,
+    /// The first page that a tree can have; in a file, the one behind the log.
+    first: u32,
     /// The first page that was never used.
     end: u32,
     /// Pages that died with a version that is not published yet.
@@ -129,12 +132,13 @@ struct Level {
 }
 
 impl<R: Send + Sync> Pager<R> {
-    /// A pager whose first free page is `end`.
-    pub(crate) fn new(writer: Writer<R>, end: u32) -> Self {
+    /// A pager of no pages yet; the first will be this one.
+    pub(crate) fn new(writer: Writer<R>, first: u32) -> Self {
         Self {
             writer,
             free: FreeSet::default(),
-            end,
+            first,
+            end: first,
             dying: Vec::new(),
             waiting: BTreeMap::new(),
             newest_pin: None,
@@ -153,9 +157,9 @@ impl<R: Send + Sync> Pager<R> {
         }
     }
 
-    /// A pager of pages that are in a file.
-    pub(crate) fn in_file(writer: Writer<R>, end: u32, free: FreeSet, file: Arc<StoreFile>) -> Self {
-        Self { free, file: Some(file), ..Self::new(writer, end) }
+    /// A pager of pages that are in a file: these, less the free ones.
+    pub(crate) fn in_file(writer: Writer<R>, pages: Range<u32>, free: FreeSet, file: Arc<StoreFile>) -> Self {
+        Self { end: pages.end, free, file: Some(file), ..Self::new(writer, pages.start) }
     }
 
     /// Keeps the pages of these versions, which checkpoints hold, and no others that were kept so before.
@@ -743,7 +747,7 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
         if self.file.is_none() || self.writer.birth(run.first).is_some() {
             return self.bring(run).map(Some);
         }
-        let is_in_use = |page| page < self.end && !self.free.contains(page);
+        let is_in_use = |page| (self.first..self.end).contains(&page) && !self.free.contains(page);
         let is_whole = run.first / CHUNK_PAGES == (run.iter().end - 1) / CHUNK_PAGES;
         if !is_whole || !run.iter().all(is_in_use) {
             let fault = Fault::new("a run of pages in use", run.first.into());
@@ -754,5 +758,38 @@ impl<R: Send + Sync> RunsMut for Pager<R> {
 
     fn retire_run(&mut self, run: Run) {
         Pager::retire_run(self, run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::read::Write;
+    use crate::store::Options;
+    use crate::table::Table;
+
+    const ROWS: Table<u64, [u8]> = Table::new("rows");
+
+    #[test]
+    fn only_pages_behind_the_log_that_are_not_free_are_in_use() {
+        let store = Options::new().page_bytes(256).keeper(false).open(&MemoryDisk::new(), "store").unwrap();
+        for row in 0..2 {
+            let mut txn = store.begin();
+            txn.put(&ROWS, row, &[7; 1000]).unwrap();
+            txn.commit().unwrap();
+        }
+        let mut txn = store.begin();
+        txn.remove(&ROWS, 0).unwrap();
+        txn.commit().unwrap();
+        store.checkpoint().unwrap();
+        let turn = store.turn();
+        let (pager, first) = (&turn.pager, turn.first_page());
+        let in_use = |page| pager.run_in_use(Run { first: page, pages: 1 }).is_ok();
+        let used: Vec<u32> = (0..pager.end() + 10).filter(|page| in_use(*page)).collect();
+        let expected: Vec<u32> = (first..pager.end()).filter(|page| !pager.free().contains(*page)).collect();
+        assert!(first > 2 && pager.free().len() > 0 && !used.is_empty());
+        assert_eq!(used, expected);
+        assert!(pager.run_in_use(Run { first: first - 1, pages: 2 }).is_err());
     }
 }
