@@ -394,7 +394,9 @@ impl Progress<'_> {
         if self.is_shared
             && let Err(last) = search.shared.flow().reserve(key, search.owner, prior.is_some())
         {
-            // Another instance is about to claim it, or has done so since this snapshot.
+            // Another instance is about to claim it, or has done so since this snapshot; with a lease that runs out like any other.
+            let deadline = search.now.mono + search.policy.lease;
+            self.found.wake_at = Some(self.found.wake_at.map_or(deadline, |wake_at| wake_at.min(deadline)));
             self.looked += 1;
             return Ok(Next::GoBehind(last));
         }
