@@ -83,7 +83,8 @@ impl Pool {
         Self::start_groups(groups)
     }
 
-    /// Starts this many threads for all workers together, and one for timers. Each thread has its own workers.
+    /// Starts this many threads for all workers together, and one for timers. Each thread has its own workers, which have their turn one after
+    /// the other: a handler or script that takes long holds up the others of its thread, and what they have begun.
     ///
     /// # Errors
     /// As for `start`.
@@ -206,7 +207,8 @@ impl Group {
     }
 
     fn work(&mut self, shared: &Shared) -> Result<()> {
-        let result = self.work_until_stopped(shared);
+        let result =
+            self.work_until_stopped(shared).and_then(|()| self.workers.iter_mut().try_for_each(Worker::end_turn));
         // Others need not wait for leases of a worker that went in order, nor miss what it was woken for.
         let released = self.workers.iter_mut().try_for_each(Worker::release);
         self.workers.iter().for_each(Worker::pass_on);
@@ -217,7 +219,7 @@ impl Group {
         loop {
             let seen = self.signal.count();
             // A thread that has other workers too may be long in coming back to tell.
-            let pace = if self.workers.len() == 1 { Pace::Early } else { Pace::Settled };
+            let pace = if self.workers.len() == 1 { Pace::Early } else { Pace::InTurns };
             let mut rest = Rest::Idle;
             for worker in &mut self.workers {
                 if shared.is_stopping() {

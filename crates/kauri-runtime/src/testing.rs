@@ -518,10 +518,11 @@ fn tick_one(state: &Mutex<State>) -> Result<()> {
         }
         let at = idle[usize::try_from(state.chance.next_u64() % idle.len() as u64).unwrap_or(0)];
         state.depth += 1;
-        state.workers[at].take().map(|worker| (at, worker))
+        let tick = if state.chance.next_u64().is_multiple_of(2) { Worker::tick_early } else { Worker::tick_in_turns };
+        state.workers[at].take().map(|worker| (at, worker, tick))
     };
-    let Some((at, mut worker)) = taken else { return Ok(()) };
-    let result = worker.tick_early();
+    let Some((at, mut worker, tick)) = taken else { return Ok(()) };
+    let result = tick(&mut worker);
     let mut state = lock(state);
     state.depth -= 1;
     if let Some(place) = state.workers.get_mut(at) {

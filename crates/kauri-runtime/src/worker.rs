@@ -18,7 +18,7 @@ use crate::lease::{Lease, encode_row, row_bytes, row_key};
 use crate::metrics::Counter;
 use crate::observe::{Observation, StepEnd};
 use crate::policy::Policy;
-use crate::run::Drive;
+use crate::run::{Drive, Underway};
 use crate::runtime::Runtime;
 use crate::schema::{INBOX, LEASES};
 use crate::step::{self, Disposal, Outcome, Pass};
@@ -74,6 +74,8 @@ pub struct Worker {
     hold: Arc<Hold>,
     /// The batch before, if it was committed and may not be durable yet: then something is held, and handled on what that batch wrote.
     early: Option<Batch>,
+    /// What it has committed of runs and not waited for.
+    pub(crate) underway: Option<Underway>,
     /// A commit of what is held was refused for something in it: each is handled alone, so that no other suffers for it.
     is_one_by_one: bool,
     /// Messages that are done with, durably, and were not reported yet.
@@ -129,6 +131,7 @@ impl Runtime {
             lease: None,
             hold,
             early: None,
+            underway: None,
             is_one_by_one: false,
             done: 0,
             relay: None,
@@ -202,6 +205,12 @@ impl Worker {
     /// it is known to be.
     pub(crate) fn tick_early(&mut self) -> Result<Tick> {
         self.tick_with(|worker| worker.try_tick(Pace::Early))
+    }
+
+    /// As [`tick`](Self::tick), but the end of a run and the begin of the next may not be durable when it returns, if there is more to do: the
+    /// next tick waits for them.
+    pub(crate) fn tick_in_turns(&mut self) -> Result<Tick> {
+        self.tick_with(|worker| worker.try_tick(Pace::InTurns))
     }
 
     /// A tick where somebody else looks after timers.
@@ -357,7 +366,7 @@ impl Worker {
         }
         self.is_shared |= self.runtime.shared.flow().instances(self.id) > 1;
         if matches!(self.work, Work::Drive(_)) {
-            return self.drive_inbox();
+            return self.drive_inbox(pace);
         }
         if self.held.is_empty() {
             self.release()?;
@@ -759,6 +768,9 @@ pub(crate) enum Pace {
     Settled,
     /// The last batch may not be, while there is more to do.
     Early,
+    /// The end of a run, and the begin of the next, may not be: others of the same thread have their turn before it goes on. Messages are
+    /// settled.
+    InTurns,
 }
 
 /// A batch that was committed, until it is known to be durable.

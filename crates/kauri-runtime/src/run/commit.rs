@@ -91,7 +91,13 @@ impl LiveRun {
     }
 
     /// Commits a change if the run is still ours. Tells whether it was.
-    fn land(&mut self, mut change: Change, run: Run, lasting: Lasting, ahead: Option<&mut Ahead<'_>>) -> Result<bool> {
+    fn land(
+        &mut self,
+        mut change: Change,
+        run: Run,
+        lasting: Lasting,
+        mut ahead: Option<&mut Ahead<'_>>,
+    ) -> Result<bool> {
         self.shared.check_running()?;
         change.expect(RUNS, *self.run.id.as_bytes(), Seen::of(Some(&self.row)));
         let lease_key = lease::row_key(self.driver.worker, self.driver.held.lease.owner);
@@ -99,7 +105,7 @@ impl LiveRun {
         let renewed = match lasting {
             Lasting::On => self.renewed(),
             Lasting::Over => {
-                if !ahead.is_some_and(|ahead| ahead.stage_lease(&mut change)) {
+                if !ahead.as_mut().is_some_and(|ahead| ahead.stage_lease(&mut change)) {
                     change.remove(LEASES, lease_key);
                 }
                 let key = InboxKey::encode(self.driver.key);
@@ -123,7 +129,11 @@ impl LiveRun {
         }
         change.durability = self.driver.policy.durability(Flags::DURABLE);
         let row = change.writes.get(&RUNS).and_then(|rows| rows.get(&self.run.id.as_bytes()[..])).cloned().flatten();
-        match self.shared.commit(&change)? {
+        let verdict = match ahead {
+            Some(ahead) => ahead.commit(&self.shared, change)?,
+            None => self.shared.commit(&change)?,
+        };
+        match verdict {
             Verdict::Committed(_) => {
                 if let Some(row) = row.filter(|_| lasting == Lasting::On) {
                     self.row = row;
@@ -150,6 +160,11 @@ impl LiveRun {
         }
         let lease = Lease { deadline: now + term, ..*lease };
         Some(Held { lease, row: lease::encode_row(&lease, [self.driver.key.seq]).into() })
+    }
+
+    /// Before it is driven: another term of its lease, if half of this one is over because others had their turn.
+    pub(super) fn keep(&mut self) -> Result<(), Halt> {
+        if self.renewed().is_some() { self.renew() } else { Ok(()) }
     }
 
     /// After a conflict: finds out whether the run is still ours, and pauses.

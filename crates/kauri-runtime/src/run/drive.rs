@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use kauri_tree::Durability;
 use kauri_wire::{Flags, InboxKey, Key, MessageRef, Timestamp, WorkerId};
 
 use super::class::{ClassRow, Takeover};
@@ -24,8 +25,9 @@ use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
-use crate::substrate::{Change, Rows, Seen, Verdict};
-use crate::worker::{Rest, Tick, Work, Worker};
+use crate::substrate::{Change, Early, Rows, Seen, Verdict};
+use crate::time::Mono;
+use crate::worker::{Pace, Rest, Tick, Work, Worker};
 
 /// What runs a run's script, seen from the store: it is given the run, and answers how it ended.
 ///
@@ -49,7 +51,9 @@ impl Runtime {
     /// every commit of the run renews it, and [`LiveRun::renew`] does.
     ///
     /// The end of a run and the begin of the next are one commit; after [`batch_messages_max`](Policy::batch_messages_max) runs, or
-    /// [`batch_time_max`](Policy::batch_time_max), the worker looks after other things first.
+    /// [`batch_time_max`](Policy::batch_time_max), the worker looks after other things first. Where a thread has several workers
+    /// ([`Pool::start_on`](crate::Pool::start_on)), each drives one run and then lets the others have their turn while that commit is on its way to the
+    /// disk: so as many runs are in flight as there are workers, and the time of the others is silence too.
     pub fn run_worker(&self, id: WorkerId, policy: Policy, drive: impl Drive + 'static) -> Worker {
         self.worker_doing(id, policy, Work::Drive(Box::new(drive)))
     }
@@ -57,6 +61,19 @@ impl Runtime {
 
 /// A run to be driven, and the message that asked for it.
 type Going = (Box<LiveRun>, Claimed);
+
+/// A commit that was not waited for.
+type Landed = (Early, Arc<Change>);
+
+/// What a worker has committed and not waited for, so that the others of its thread have their turn meanwhile.
+pub(crate) struct Underway {
+    early: Early,
+    change: Arc<Change>,
+    /// The message that is done with, if one is.
+    done: Option<Claimed>,
+    /// What it goes on with: a run that has begun when this is durable, and not before.
+    next: Option<Going>,
+}
 
 /// The run that a worker goes on with: claimed in the commit that ends the one before, so that a worker that keeps up pays one commit
 /// for a run and not two.
@@ -66,6 +83,10 @@ pub(super) struct Ahead<'a> {
     /// The message of the run before.
     done: &'a Claimed,
     taken: Option<Taken>,
+    /// Whether the commit is waited for.
+    pace: Pace,
+    /// The commit, if it was not waited for.
+    landed: Option<Landed>,
 }
 
 struct Taken {
@@ -107,12 +128,30 @@ impl Ahead<'_> {
         taken.held.is_some()
     }
 
+    /// Commits what is staged.
+    pub(super) fn commit(&mut self, shared: &Shared, change: Change) -> Result<Verdict> {
+        let (verdict, landed) = commit_at(self.pace, shared, change)?;
+        self.landed = landed;
+        Ok(verdict)
+    }
+
     /// After a conflict, which may be about the next run: this one ends alone.
     pub(super) fn give_up(&mut self) {
         if let (Some(worker), Some(taken)) = (self.worker.take(), self.taken.take()) {
             worker.leave(&taken.claimed);
         }
     }
+}
+
+/// Commits a change, and waits for it unless others are to have their turn meanwhile: then it is answered what to wait for.
+fn commit_at(pace: Pace, shared: &Shared, change: Change) -> Result<(Verdict, Option<Landed>)> {
+    if pace != Pace::InTurns || change.durability != Durability::Sync {
+        return Ok((shared.commit(&change)?, None));
+    }
+    let change = Arc::new(change);
+    let (verdict, early) = shared.commit_early(&change, &Early::default())?;
+    let is_committed = matches!(verdict, Verdict::Committed(_));
+    Ok((verdict, is_committed.then_some((early, change))))
 }
 
 /// What the claim of a run's message came to.
@@ -125,41 +164,90 @@ enum Begun {
     Done,
     /// A run to be driven.
     Live(Box<LiveRun>, Claimed),
+    /// It is on its way to the disk.
+    Underway,
 }
 
 impl Worker {
-    /// Drives runs as far as they go, one after the other, until there is none or it has been long enough.
-    pub(crate) fn drive_inbox(&mut self) -> Result<Tick> {
-        let began = self.runtime.shared.mono();
+    /// Drives runs as far as they go, one after the other, until there is none or it has been long enough. In turns with others it drives one,
+    /// and does not wait for the commit of its end.
+    pub(crate) fn drive_inbox(&mut self, pace: Pace) -> Result<Tick> {
+        let (before, mut next) = self.arrive()?;
+        let until = self.runtime.shared.mono() + self.policy.batch_time_max;
         let mut handled = 0;
-        let mut next = match self.begin_run()? {
-            Begun::Idle => return Ok(Tick { rest: Rest::Idle, ..Tick::default() }),
-            Begun::Busy => return Ok(Tick { rest: Rest::Busy, ..Tick::default() }),
-            Begun::Done => None,
-            Begun::Live(live, claimed) => Some((live, claimed)),
-        };
-        while let Some((mut live, claimed)) = next.take() {
-            handled += 1;
-            let is_enough = handled >= self.policy.batch_messages_max
-                || self.runtime.shared.mono().since(began) >= self.policy.batch_time_max;
-            let ended = self.drive_run(&mut live, &claimed, is_enough);
-            self.leave(&claimed);
-            let (ended, taken) = ended?;
-            if ended {
-                self.runtime.shared.metrics.add(Counter::Commits, 1);
-            }
-            next = taken;
+        if next.is_none() {
+            let rest = |rest| Ok(Tick { rest, handled: before, fired: 0 });
+            next = match self.begin_run(pace)? {
+                Begun::Idle => return rest(Rest::Idle),
+                Begun::Busy => return rest(Rest::Busy),
+                Begun::Underway => return rest(Rest::More),
+                Begun::Done => {
+                    handled = 1;
+                    None
+                }
+                Begun::Live(live, claimed) => Some((live, claimed)),
+            };
         }
-        Ok(Tick { handled: handled.max(1), fired: 0, rest: Rest::More })
+        while let Some(going) = next.take() {
+            let until = (handled + 1 < self.policy.batch_messages_max).then_some(until);
+            next = self.drive_run(going, until, pace)?;
+            if self.underway.is_some() {
+                break;
+            }
+            handled += 1;
+        }
+        Ok(Tick { handled: before + handled, fired: 0, rest: Rest::More })
     }
 
-    /// Drives a run, and commits how that came out with the claim of the next, unless it is enough for now. Tells whether it was
-    /// committed.
-    fn drive_run(&mut self, live: &mut LiveRun, claimed: &Claimed, is_enough: bool) -> Result<(bool, Option<Going>)> {
+    /// Waits for what was left on its way, if anything was: how many messages were done with by it, and what goes on.
+    fn arrive(&mut self) -> Result<(usize, Option<Going>)> {
+        let Some(Underway { early, change, done, next }) = self.underway.take() else { return Ok((0, None)) };
+        let shared = Arc::clone(&self.runtime.shared);
+        let waited = shared.wait(&early, &change);
+        if let Some(done) = &done {
+            self.leave(done);
+        }
+        waited?;
+        shared.metrics.add(Counter::Commits, 1);
+        Ok((usize::from(done.is_some()), next))
+    }
+
+    /// Drives what has begun to its end, and claims no more.
+    pub(crate) fn end_turn(&mut self) -> Result<()> {
+        while let (_, Some(going)) = self.arrive()? {
+            self.drive_run(going, None, Pace::Settled)?;
+        }
+        Ok(())
+    }
+
+    /// Drives a run, and commits how that came out with the claim of the next, if that is wanted and not too late by then. Answers the next, if
+    /// there is one and nothing is to be waited for.
+    fn drive_run(&mut self, (mut live, claimed): Going, until: Option<Mono>, pace: Pace) -> Result<Option<Going>> {
+        let driven = self.drive_to_end(&mut live, &claimed, until, pace);
+        if let Ok(Driven { landed: Some((early, change)), next, .. }) = driven {
+            self.underway = Some(Underway { early, change, done: Some(claimed), next });
+            return Ok(None);
+        }
+        self.leave(&claimed);
+        let Driven { is_ended, next, .. } = driven?;
+        self.runtime.shared.metrics.add(Counter::Commits, u64::from(is_ended));
+        Ok(next)
+    }
+
+    fn drive_to_end(
+        &mut self,
+        live: &mut LiveRun,
+        claimed: &Claimed,
+        until: Option<Mono>,
+        pace: Pace,
+    ) -> Result<Driven> {
         let Work::Drive(drive) = &mut self.work else { unreachable!("whoever drives runs has what drives them") };
-        let result = catch_unwind(AssertUnwindSafe(|| drive.drive(live)));
+        let result = match live.keep() {
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| drive.drive(live))),
+            Err(halt) => Ok(Err(halt)),
+        };
         if let Some(concluded) = live.take_concluded() {
-            return Ok((concluded?, None));
+            return Ok(Driven { is_ended: concluded?, next: None, landed: None });
         }
         let now = live.now().wall;
         let result = match result {
@@ -169,8 +257,10 @@ impl Worker {
                 Ok(Ending::failure(now, Outcome::ExecutorCrash, &words))
             }
         };
+        let is_enough = until.is_none_or(|until| self.runtime.shared.mono() >= until);
         let is_last = is_enough || self.is_stopping() || self.policy.concurrency.is_some();
-        let mut ahead = Ahead { worker: (!is_last).then_some(&*self), done: claimed, taken: None };
+        let worker = (!is_last).then_some(&*self);
+        let mut ahead = Ahead { worker, done: claimed, taken: None, pace, landed: None };
         let ended = match result {
             Ok(ending) => live.end(&ending, &mut ahead),
             Err(Halt::Parked) => live.park(&mut ahead),
@@ -188,9 +278,9 @@ impl Worker {
             Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
             ended => ended,
         };
-        let taken = ahead.taken;
-        let ended = ended.map_err(Halt::into_error)?;
-        Ok((ended, taken.and_then(|taken| self.go_on_with(taken))))
+        let (taken, landed) = (ahead.taken, ahead.landed);
+        let is_ended = ended.map_err(Halt::into_error)?;
+        Ok(Driven { is_ended, next: taken.and_then(|taken| self.go_on_with(taken)), landed })
     }
 
     /// Goes on with what was claimed in the commit that ended the run before.
@@ -198,24 +288,29 @@ impl Worker {
         let held = taken.held?;
         match self.go_on(&taken.found, taken.claimed, held, Next::Drive(taken.loaded)) {
             Begun::Live(live, claimed) => Some((live, claimed)),
-            Begun::Idle | Begun::Busy | Begun::Done => None,
+            Begun::Idle | Begun::Busy | Begun::Done | Begun::Underway => None,
         }
     }
 
     /// Claims a message, and commits with the claim what it means for its run. If that can never be written, the run ends, or the message
     /// is buried if it is none of a run: it is not tried again for ever.
-    fn begin_run(&mut self) -> Result<Begun> {
+    fn begin_run(&mut self, pace: Pace) -> Result<Begun> {
         let mut claims = None;
-        match self.try_begin_run(&mut claims, None) {
+        match self.try_begin_run(pace, &mut claims, None) {
             Err(error) if error.is_refusal() && claims.is_some() => {
                 let refused = claims.take().map(|key| (key, error.to_string()));
-                self.try_begin_run(&mut claims, refused.as_ref())
+                self.try_begin_run(pace, &mut claims, refused.as_ref())
             }
             begun => begun,
         }
     }
 
-    fn try_begin_run(&mut self, claims: &mut Option<InboxKey>, refused: Option<&(InboxKey, String)>) -> Result<Begun> {
+    fn try_begin_run(
+        &mut self,
+        pace: Pace,
+        claims: &mut Option<InboxKey>,
+        refused: Option<&(InboxKey, String)>,
+    ) -> Result<Begun> {
         let shared = Arc::clone(&self.runtime.shared);
         let rows = shared.substrate.snapshot()?;
         let (found, lease) = self.search(&*rows)?;
@@ -243,8 +338,8 @@ impl Worker {
             self.stage_drop(&mut change, &claimed, burial.as_ref());
         }
         change.durability = self.policy.durability(Flags::DURABLE);
-        let verdict = match shared.commit(&change) {
-            Ok(verdict) => verdict,
+        let (verdict, landed) = match commit_at(pace, &shared, change) {
+            Ok(answer) => answer,
             Err(error) => {
                 self.leave(&claimed);
                 return Err(error);
@@ -252,8 +347,14 @@ impl Worker {
         };
         match verdict {
             Verdict::Committed(_) => {
-                shared.metrics.add(Counter::Commits, 1);
-                Ok(self.go_on(&found, claimed, held, begun))
+                let begun = self.go_on(&found, claimed, held, begun);
+                let Some((early, change)) = landed else {
+                    shared.metrics.add(Counter::Commits, 1);
+                    return Ok(begun);
+                };
+                let next = if let Begun::Live(live, claimed) = begun { Some((live, claimed)) } else { None };
+                self.underway = Some(Underway { early, change, done: None, next });
+                Ok(Begun::Underway)
             }
             Verdict::Conflict(conflict) => {
                 shared.meet(&conflict, 1, Some(self.id));
@@ -295,6 +396,14 @@ impl Worker {
             }
         }
     }
+}
+
+/// What driving a run came to.
+struct Driven {
+    is_ended: bool,
+    next: Option<Going>,
+    /// The commit of its end, if that was not waited for.
+    landed: Option<Landed>,
 }
 
 /// What becomes of a claimed message.

@@ -87,6 +87,7 @@ pub use class::{Class, Exit, FanOut, Keep, Retry, Takeover};
 pub use contract::{Contract, NoVersion};
 pub use draft::PAYLOAD_BYTES_MAX;
 pub use drive::Drive;
+pub(crate) use drive::Underway;
 pub use event::{CONTRACT_VERSION, Stored, Tail};
 pub use fan_out::{Enqueued, Skip, work_hash};
 pub use fault::RunFault;

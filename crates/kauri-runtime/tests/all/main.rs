@@ -32,4 +32,5 @@ mod substrates;
 mod threads;
 mod timers;
 mod traces;
+mod turns;
 mod worlds;
