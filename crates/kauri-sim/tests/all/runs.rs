@@ -22,7 +22,7 @@ fn check(seeds: std::ops::Range<u64>) {
             }
         }
     }
-    assert_eq!(faults.len(), 10, "each kind of fault happened: {faults:?}");
+    assert_eq!(faults.len(), 11, "each kind of fault happened: {faults:?}");
     assert!(lives > 500, "{lives} lives");
 }
 
