@@ -35,7 +35,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    pub(crate) const FULL: Self = Self { runs: 100_000, events: 1_000_000, durable_runs: 6_400, rounds: 5 };
+    pub(crate) const FULL: Self = Self { runs: 100_000, events: 1_000_000, durable_runs: 12_800, rounds: 5 };
     pub(crate) const QUICK: Self = Self { runs: 10_000, events: 100_000, durable_runs: 1_280, rounds: 3 };
     pub(crate) const LEAST: Self = Self { runs: 100, events: 1_000, durable_runs: 64, rounds: 1 };
 }
@@ -66,10 +66,11 @@ const PARTS: &[(&str, &str, Part)] = &[
     ("trivial", "trivial runs in memory", |size, _| Ok(vec![trivial(size)?])),
     ("stream", "a long stream of events", |size, _| stream(size)),
     ("followed", "a stream with followers", |size, _| Ok(vec![followed(size)?])),
-    ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead)?])),
-    ("bulk", "durable runs, submitted in bulk", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk)?])),
+    ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead, EACH)?])),
+    ("bulk", "durable runs, submitted in bulk", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, EACH)?])),
+    ("shared", "durable runs on one thread", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, Some(1))?])),
     ("asked", "durable runs, one after the other", |size, folder| {
-        Ok(vec![durable(size, folder, Submit::AfterTheLast)?])
+        Ok(vec![durable(size, folder, Submit::AfterTheLast, EACH)?])
     }),
     ("lone", "a run of ten durable steps, alone", |size, folder| Ok(vec![lone_steps(size, folder)?])),
     ("steps", "durable steps, 64 runs in flight", |size, folder| Ok(vec![many_steps(size, folder)?])),
@@ -237,18 +238,20 @@ fn append_cost(events: usize, followers: usize) -> Result<f64> {
     }
 }
 
-/// Whole durable runs of so many workers at a time. Submissions run ahead of the workers, as they do where there is more to do than
-/// workers; or, for comparison, each run is submitted by a thread that waited for the one before.
-fn durable(size: Size, folder: &Path, submit: Submit) -> Result<Outcome> {
+/// Whole durable runs of 32 workers, on threads of their own or on so many. Submissions run ahead of the workers, as they do where there
+/// is more to do than workers; or, for comparison, each run is submitted by a thread that waited for the one before.
+fn durable(size: Size, folder: &Path, submit: Submit, threads: Option<usize>) -> Result<Outcome> {
     let (mut ours, mut raw) = (Vec::new(), Vec::new());
-    let (name, workload) = match submit {
-        Submit::Ahead => ("ahead", "durable runs of three events, 32 driven at a time, submit to seal"),
-        Submit::InBulk => ("bulk", "the same, 32 submitted in a commit"),
-        Submit::AfterTheLast => ("asked", "the same, each submitted when the one before has ended"),
+    let (name, workload) = match (submit, threads) {
+        (Submit::Ahead, _) => ("ahead", "durable runs of three events, 32 driven at a time, submit to seal"),
+        (Submit::InBulk, EACH) => ("bulk", "the same, 32 submitted in a commit"),
+        (Submit::InBulk, Some(_)) => ("shared", "the same, 32 submitted in a commit, all workers on one thread"),
+        (Submit::AfterTheLast, _) => ("asked", "the same, each submitted when the one before has ended"),
     };
     for round in 0..size.rounds {
         raw.push(raw_group(&folder.join(format!("raw-{name}-{round}")), 32, size.durable_runs)?);
-        ours.push(drive_all(&folder.join(format!("{name}-{round}")), 32, size.durable_runs, submit, say_little)?);
+        let crew = Crew { workers: 32, threads };
+        ours.push(drive_all(&folder.join(format!("{name}-{round}")), crew, size.durable_runs, submit, say_little)?);
     }
     let peers = vec![("raw group commit", Estimate::of(raw))];
     Ok(Outcome { workload: workload.to_owned(), unit: Unit::PerSecond, ours: Estimate::of(ours), peers })
@@ -265,24 +268,39 @@ enum Submit {
     AfterTheLast,
 }
 
+/// Workers, each of a class of its own.
+#[derive(Clone, Copy)]
+struct Crew {
+    workers: usize,
+    /// On so many threads; else each on its own.
+    threads: Option<usize>,
+}
+
+/// A thread for each.
+const EACH: Option<usize> = None;
+
 type Code = fn(&mut LiveRun) -> std::result::Result<Ending, Halt>;
 
-/// Runs a second, `threads` at a time, submitted by as many threads.
-fn drive_all(path: &Path, threads: usize, count: usize, submit: Submit, code: Code) -> Result<f64> {
+/// Runs a second of a crew, submitted by as many threads as there are workers.
+fn drive_all(path: &Path, crew: Crew, count: usize, submit: Submit, code: Code) -> Result<f64> {
+    let each = count / crew.workers;
     let runtime = start(Store::open(path)?)?;
-    let ids: Vec<WorkerId> = (0..threads).map(|thread| WorkerId(i64::try_from(thread).unwrap_or(0))).collect();
+    let ids: Vec<WorkerId> = (0..crew.workers).map(|worker| WorkerId(i64::try_from(worker).unwrap_or(0))).collect();
     let runs = runtime.runs();
     for id in &ids {
         define(&runtime, *id)?;
     }
     let workers = ids.iter().map(|id| runtime.run_worker(*id, Policy::default(), code)).collect();
-    let pool = Pool::start(workers)?;
+    let pool = match crew.threads {
+        Some(threads) => Pool::start_on(threads, workers)?,
+        None => Pool::start(workers)?,
+    };
     let failed = AtomicU64::new(0);
     let began = Instant::now();
     std::thread::scope(|scope| {
         for id in &ids {
             scope.spawn(|| {
-                let all = submit_all(&runs, *id, count / threads, submit);
+                let all = submit_all(&runs, *id, each, submit);
                 failed.fetch_add(u64::from(all.is_err()), Ordering::Relaxed);
             });
         }
@@ -290,7 +308,7 @@ fn drive_all(path: &Path, threads: usize, count: usize, submit: Submit, code: Co
     let took = began.elapsed();
     pool.stop()?;
     match failed.into_inner() {
-        0 => Ok((count / threads * threads) as f64 / took.as_secs_f64()),
+        0 => Ok((each * crew.workers) as f64 / took.as_secs_f64()),
         _ => Err("a run could not be submitted".into()),
     }
 }
@@ -316,7 +334,8 @@ fn submit_all(runs: &Runs, class: WorkerId, count: usize, submit: Submit) -> kau
             }
         }
     }
-    jobs.iter().try_for_each(|submitted| runs.wait(&submitted.job, None).map(drop))
+    // The last first: then the others have ended, and whoever waits is woken once.
+    jobs.iter().rev().try_for_each(|submitted| runs.wait(&submitted.job, None).map(drop))
 }
 
 fn take_steps(live: &mut LiveRun) -> std::result::Result<Ending, Halt> {
@@ -350,8 +369,8 @@ fn many_steps(size: Size, folder: &Path) -> Result<Outcome> {
     for round in 0..size.rounds {
         raw.push(raw_group(&folder.join(format!("raw-64-{round}")), 64, size.durable_runs)?);
         let count = size.durable_runs / 4;
-        let rate =
-            drive_all(&folder.join(format!("steps-{round}")), 64, count.max(64), Submit::AfterTheLast, take_steps)?;
+        let (crew, count) = (Crew { workers: 64, threads: EACH }, count.max(64));
+        let rate = drive_all(&folder.join(format!("steps-{round}")), crew, count, Submit::AfterTheLast, take_steps)?;
         ours.push(rate * f64::from(STEPS));
     }
     let workload = "durable steps, 64 runs in flight".to_owned();
