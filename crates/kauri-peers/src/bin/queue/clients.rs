@@ -19,6 +19,10 @@ impl<P: Peer> Queue for Clients<P> {
         self.0.name()
     }
 
+    fn works_in_batches(&self) -> bool {
+        self.0.works_in_batches()
+    }
+
     fn run(&self, task: Task, clients: usize, jobs: usize) -> Result<f64> {
         let (senders, workers) = match task {
             Task::Put | Task::Bulk => (clients, 0),
@@ -71,9 +75,9 @@ impl<P: Peer> Queue for Clients<P> {
 fn work_off(client: &mut dyn Client, left: &AtomicUsize) -> Result<()> {
     let began = Instant::now();
     while left.load(Ordering::Relaxed) > 0 {
-        if client.work()? {
-            left.fetch_sub(1, Ordering::Relaxed);
-        } else if left.load(Ordering::Relaxed) > 0 {
+        let done = client.work_many()?;
+        left.fetch_sub(done, Ordering::Relaxed);
+        if done == 0 && left.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(ASK_AGAIN);
         }
         if began.elapsed() > LONGEST {

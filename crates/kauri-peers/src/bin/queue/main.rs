@@ -149,10 +149,13 @@ type Start = fn(&Path, Option<&Path>) -> Result<Box<dyn Queue>>;
 
 /// The queues that can be had here, and why others cannot.
 fn peers(folder: &Path, options: &Options) -> Vec<(&'static str, Result<Box<dyn Queue>>)> {
-    let all: [(&str, Start); 7] = [
+    let all: [(&str, Start); 8] = [
         ("sqlite", |folder, _| Ok(Box::new(Clients(Sqlite::start(folder)?)))),
         ("apalis", |folder, _| Ok(Box::new(apalis(folder)?))),
         ("postgres", |folder, servers| Ok(Box::new(Clients(Postgres::start(folder, servers)?)))),
+        ("postgres-batches", |folder, servers| {
+            Ok(Box::new(Clients(Postgres::start_in_batches(folder, servers)?)))
+        }),
         ("beanstalkd", |folder, servers| Ok(Box::new(Clients(Beanstalkd::start(folder, servers)?)))),
         ("redis", |folder, servers| Ok(Box::new(Clients(Redis::start(folder, servers)?)))),
         ("bullmq", |folder, servers| bullmq(folder, servers)),

@@ -56,6 +56,11 @@ pub(crate) trait Peer: Sync {
 
     /// A connection of its own, for one thread.
     fn connect(&self) -> Result<Box<dyn Client>>;
+
+    /// Whether a worker claims and ends several jobs in one commit.
+    fn works_in_batches(&self) -> bool {
+        false
+    }
 }
 
 /// One connection to a queue.
@@ -71,6 +76,11 @@ pub(crate) trait Client: Send {
 
     /// Claims a job, handles it by looking at its payload, and returns when it is durable that it is done. Tells whether there was one.
     fn work(&mut self) -> Result<bool>;
+
+    /// As `work`, for as many as it claims and ends in one commit. Tells how many that was.
+    fn work_many(&mut self) -> Result<usize> {
+        self.work().map(usize::from)
+    }
 
     /// Waits for a job without asking again and again, claims it and returns: its handler would begin now.
     fn wait(&mut self) -> Result<()>;

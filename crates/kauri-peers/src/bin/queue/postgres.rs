@@ -1,5 +1,6 @@
 //! The queue that people write in PostgreSQL: `SELECT ... FOR UPDATE SKIP LOCKED`, here with the deletion in one statement, so that a job
-//! costs one commit. `synchronous_commit` and `fsync` are on, as they are by default.
+//! costs one commit; or, as whoever has many would write it, with up to [`BATCH`] jobs in such a statement. `synchronous_commit` and
+//! `fsync` are on, as they are by default.
 //!
 //! It is spoken to in its own protocol over a Unix socket, with statements prepared once for each connection.
 
@@ -12,10 +13,26 @@ use std::process::Command;
 use crate::peer::{BULK, Client, PAYLOAD, Peer, Result, expect};
 use crate::server::{Server, find};
 
-pub(crate) struct Postgres(Server);
+/// How many jobs a worker takes that takes several: as many as ours does if nobody says otherwise.
+const BATCH: usize = 64;
+
+pub(crate) struct Postgres {
+    server: Server,
+    batch: usize,
+}
 
 impl Postgres {
+    /// Workers take one job at a time.
     pub(crate) fn start(folder: &Path, servers: Option<&Path>) -> Result<Self> {
+        Self::taking(1, folder, servers)
+    }
+
+    /// Workers take several jobs at a time.
+    pub(crate) fn start_in_batches(folder: &Path, servers: Option<&Path>) -> Result<Self> {
+        Self::taking(BATCH, folder, servers)
+    }
+
+    fn taking(batch: usize, folder: &Path, servers: Option<&Path>) -> Result<Self> {
         let (initdb, postgres) = (find("initdb", servers), find("postgres", servers));
         let (initdb, postgres) = (initdb.ok_or("no initdb")?, postgres.ok_or("no postgres")?);
         std::fs::create_dir_all(folder)?;
@@ -48,7 +65,7 @@ impl Postgres {
             "max_connections=80",
         ]);
         let server = Server::start(&mut command, folder.join(".s.PGSQL.5432"))?;
-        let peer = Self(server);
+        let peer = Self { server, batch };
         let mut first = peer.open()?;
         first.run("CREATE TABLE jobs (id BIGSERIAL PRIMARY KEY, payload BYTEA NOT NULL)")?;
         Ok(peer)
@@ -57,18 +74,22 @@ impl Postgres {
     /// A connection. The socket answers a little before the server does.
     fn open(&self) -> Result<Connection> {
         for _ in 0..100 {
-            match Connection::new(self.0.connect()?) {
+            match Connection::new(self.server.connect()?) {
                 Ok(connection) => return Ok(connection),
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(50)),
             }
         }
-        Connection::new(self.0.connect()?)
+        Connection::new(self.server.connect()?)
     }
 }
 
 impl Peer for Postgres {
     fn name(&self) -> &'static str {
-        "postgres, skip locked"
+        if self.batch > 1 { "postgres, 64 at a time" } else { "postgres, skip locked" }
+    }
+
+    fn works_in_batches(&self) -> bool {
+        self.batch > 1
     }
 
     fn connect(&self) -> Result<Box<dyn Client>> {
@@ -82,12 +103,17 @@ impl Peer for Postgres {
             "take",
             "DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING payload",
         )?;
+        let some = "ARRAY(SELECT id FROM jobs ORDER BY id FOR UPDATE SKIP LOCKED LIMIT";
+        connection.prepare("some", &format!("DELETE FROM jobs WHERE id = ANY({some} {BATCH})) RETURNING payload"))?;
+        connection.takes = if self.batch > 1 { "some" } else { "take" };
         Ok(Box::new(connection))
     }
 }
 
 struct Connection {
     stream: BufReader<UnixStream>,
+    /// The statement that claims jobs.
+    takes: &'static str,
     listens: bool,
     /// Somebody has put a job since it was looked.
     told: bool,
@@ -95,7 +121,7 @@ struct Connection {
 
 impl Connection {
     fn new(stream: UnixStream) -> Result<Self> {
-        let mut connection = Self { stream: BufReader::new(stream), listens: false, told: false };
+        let mut connection = Self { stream: BufReader::new(stream), takes: "take", listens: false, told: false };
         let words = b"\0\x03\0\0user\0queue\0database\0postgres\0\0";
         let length = u32::try_from(words.len() + 4)?.to_be_bytes();
         connection.stream.get_mut().write_all(&[&length[..], words].concat())?;
@@ -118,25 +144,25 @@ impl Connection {
         Ok((head[0], body))
     }
 
-    /// Reads answers until the server is ready, and gives the first column of the first row.
-    fn answers(&mut self) -> Result<Option<Vec<u8>>> {
-        let mut found = None;
+    /// Reads answers until the server is ready, and gives the first column of each row.
+    fn answers(&mut self) -> Result<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
         loop {
             match self.read()? {
                 (b'Z', _) => return Ok(found),
                 (b'E', body) => return Err(String::from_utf8_lossy(&body).replace('\0', " ").into()),
                 (b'A', _) => self.told = true,
-                (b'D', row) if found.is_none() => {
+                (b'D', row) => {
                     let length = row.get(2..6).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
                     let length = usize::try_from(length.unwrap_or(-1)).unwrap_or(0);
-                    found = Some(row.get(6..6 + length).unwrap_or_default().to_vec());
+                    found.push(row.get(6..6 + length).unwrap_or_default().to_vec());
                 }
                 _ => {}
             }
         }
     }
 
-    fn run(&mut self, sql: &str) -> Result<Option<Vec<u8>>> {
+    fn run(&mut self, sql: &str) -> Result<Vec<Vec<u8>>> {
         self.stream.get_mut().write_all(&Self::message(b'Q', &[sql.as_bytes(), b"\0"].concat()))?;
         self.answers()
     }
@@ -148,7 +174,7 @@ impl Connection {
     }
 
     /// Runs a prepared statement; parameters and columns are bytes.
-    fn call(&mut self, name: &str, parameters: &[&[u8]]) -> Result<Option<Vec<u8>>> {
+    fn call(&mut self, name: &str, parameters: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut bind = [b"\0", name.as_bytes(), b"\0\0\x01\0\x01"].concat();
         bind.extend(u16::try_from(parameters.len())?.to_be_bytes());
         for bytes in parameters {
@@ -162,13 +188,15 @@ impl Connection {
         self.answers()
     }
 
-    /// Begins a transaction and claims a job in it; without one there is nothing to end.
-    fn take(&mut self) -> Result<bool> {
+    /// Begins a transaction and claims jobs in it; without any there is nothing to end. Tells how many.
+    fn take(&mut self) -> Result<usize> {
         self.run("BEGIN")?;
-        match self.call("take", &[])? {
-            Some(payload) => expect(&payload, PAYLOAD).map(|()| true),
-            None => self.run("ROLLBACK").map(|_| false),
+        let payloads = self.call(self.takes, &[])?;
+        if payloads.is_empty() {
+            self.run("ROLLBACK")?;
         }
+        payloads.iter().try_for_each(|payload| expect(payload, PAYLOAD))?;
+        Ok(payloads.len())
     }
 }
 
@@ -185,7 +213,15 @@ impl Client for Connection {
     }
 
     fn work(&mut self) -> Result<bool> {
-        Ok(self.take()? && self.run("COMMIT").map(|_| true)?)
+        self.work_many().map(|done| done > 0)
+    }
+
+    fn work_many(&mut self) -> Result<usize> {
+        let taken = self.take()?;
+        if taken > 0 {
+            self.run("COMMIT")?;
+        }
+        Ok(taken)
     }
 
     fn notify(&mut self) {
@@ -197,7 +233,7 @@ impl Client for Connection {
             self.run("LISTEN jobs")?;
             self.listens = true;
         }
-        while !self.take()? {
+        while self.take()? == 0 {
             while !std::mem::take(&mut self.told) {
                 self.told = self.read()?.0 == b'A';
             }
