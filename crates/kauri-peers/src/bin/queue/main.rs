@@ -153,9 +153,7 @@ fn peers(folder: &Path, options: &Options) -> Vec<(&'static str, Result<Box<dyn 
         ("sqlite", |folder, _| Ok(Box::new(Clients(Sqlite::start(folder)?)))),
         ("apalis", |folder, _| Ok(Box::new(apalis(folder)?))),
         ("postgres", |folder, servers| Ok(Box::new(Clients(Postgres::start(folder, servers)?)))),
-        ("postgres-batches", |folder, servers| {
-            Ok(Box::new(Clients(Postgres::start_in_batches(folder, servers)?)))
-        }),
+        ("postgres-batches", |folder, servers| Ok(Box::new(Clients(Postgres::start_in_batches(folder, servers)?)))),
         ("beanstalkd", |folder, servers| Ok(Box::new(Clients(Beanstalkd::start(folder, servers)?)))),
         ("redis", |folder, servers| Ok(Box::new(Clients(Redis::start(folder, servers)?)))),
         ("bullmq", |folder, servers| bullmq(folder, servers)),
