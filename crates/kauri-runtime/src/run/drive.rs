@@ -212,12 +212,15 @@ impl Worker {
         Ok((usize::from(done.is_some()), next))
     }
 
-    /// Drives what has begun to its end, and claims no more.
+    /// Drives what has begun to its end, and claims no more. If the runtime has stopped, it is left as a crash would leave it.
     pub(crate) fn end_turn(&mut self) -> Result<()> {
-        while let (_, Some(going)) = self.arrive()? {
-            self.drive_run(going, None, Pace::Settled)?;
+        let (_, next) = self.arrive()?;
+        match next {
+            Some(going) if self.runtime.shared.check_running().is_ok() => {
+                self.drive_run(going, None, Pace::Settled).map(drop)
+            }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Drives a run, and commits how that came out with the claim of the next, if that is wanted and not too late by then. Answers the next, if
@@ -555,4 +558,53 @@ fn end_refused(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed, why: 
 fn letter(claimed: &Claimed, failed_at: Timestamp, reason: Reason, detail: &str) -> DeadLetter {
     let (detail, deliveries, frame) = (detail.to_owned(), claimed.deliveries, claimed.frame.clone());
     DeadLetter { reason, detail, failed_at, deliveries, failures: 0, frame }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use kauri_tree::Options;
+    use kauri_tree::disk::MemoryDisk;
+    use kauri_wire::pack::Map;
+
+    use super::*;
+    use crate::run::{Class, Submission};
+    use crate::substrate::TreeSubstrate;
+    use crate::testing::VirtualClock;
+
+    #[test]
+    fn what_began_in_turns_is_driven_to_its_end_unless_the_runtime_has_stopped() {
+        for is_stopped in [false, true] {
+            let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store").unwrap();
+            let clock = Arc::new(VirtualClock::default());
+            let runtime = Runtime::builder(Arc::new(TreeSubstrate::new(store)), clock).start().unwrap();
+            let runs = runtime.runs();
+            runs.define("class", &Class::new(WorkerId(1))).unwrap();
+            let submitted = runs.submit_all(&["a", "b"].map(|input| Submission::new("class", input))).unwrap();
+            let driven = Arc::new(Mutex::new(Vec::new()));
+            let told = Arc::clone(&driven);
+            let mut worker = runtime.run_worker(WorkerId(1), Policy::default(), move |live: &mut LiveRun| {
+                told.lock().unwrap().push(live.id());
+                Ok(Ending::success(live.now().wall, Map::EMPTY))
+            });
+            let states = || [0, 1].map(|at| runs.run(submitted[at].run).unwrap().state);
+            assert_eq!(worker.tick_in_turns().unwrap(), Tick { handled: 0, fired: 0, rest: Rest::More });
+            assert_eq!(
+                (driven.lock().unwrap().len(), states()),
+                (0, [State::Pending; 2]),
+                "nobody sees that it begins"
+            );
+            // The first is driven, and with its end the second begins.
+            worker.tick_in_turns().unwrap();
+            assert_eq!((driven.lock().unwrap().len(), states()), (1, [State::Running, State::Pending]));
+            if is_stopped {
+                runtime.stop();
+            }
+            worker.end_turn().unwrap();
+            let success = State::Sealed(Outcome::Success { skipped: false });
+            let second = if is_stopped { State::Running } else { success };
+            assert_eq!((driven.lock().unwrap().len(), states()), (2 - usize::from(is_stopped), [success, second]));
+        }
+    }
 }
