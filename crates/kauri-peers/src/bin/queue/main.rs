@@ -66,6 +66,9 @@ struct Options {
     /// So many rounds.
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
+    /// So many clients and workers at once, where there are many.
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(2..=400))]
+    clients: u16,
 }
 
 #[derive(Serialize)]
@@ -77,9 +80,6 @@ struct Row {
     ratio: f64,
     unit: &'static str,
 }
-
-/// How many clients at once.
-const CLIENTS: [usize; 2] = [1, 32];
 
 /// What one queue came to.
 #[derive(Clone, Copy, Default)]
@@ -116,7 +116,9 @@ fn main() -> Result<()> {
 
 fn measure(folder: &Path, options: &Options, out: &mut impl Write) -> Result<Vec<Row>> {
     let (jobs, waits, rounds) = if options.quick { (3200, 100, 2) } else { (12_800, 500, 3) };
-    let (extent, rounds) = (Extent { jobs, waits, task: options.task.as_deref() }, options.rounds.unwrap_or(rounds));
+    let clients = [1, usize::from(options.clients)];
+    let extent = Extent { clients, jobs, waits, task: options.task.as_deref() };
+    let rounds = options.rounds.unwrap_or(rounds);
     let single = Ours::start(&folder.join("kauri-single"), 1)?;
     let ours = Ours::start(&folder.join("kauri"), default_batch())?;
     let mut here = Vec::new();
@@ -137,10 +139,10 @@ fn measure(folder: &Path, options: &Options, out: &mut impl Write) -> Result<Vec
     }
     best.put = most(best.put, best_single.put);
     best.bulk = most(best.bulk, best_single.bulk);
-    let mut rows = rows("itself, a commit for each", best, Some(best_single), best_single);
+    let mut rows = rows("itself, a commit for each", clients, best, Some(best_single), best_single);
     for (peer, theirs) in &here {
         let single = (!peer.works_in_batches()).then_some(best_single);
-        rows.extend(crate::rows(peer.name(), best, single, *theirs));
+        rows.extend(crate::rows(peer.name(), clients, best, single, *theirs));
     }
     Ok(rows)
 }
@@ -206,6 +208,8 @@ impl Queue for BullMq {
 /// What is measured of each queue.
 #[derive(Clone, Copy)]
 struct Extent<'a> {
+    /// How many clients at once.
+    clients: [usize; 2],
     jobs: usize,
     waits: usize,
     task: Option<&'a str>,
@@ -220,7 +224,7 @@ impl Extent<'_> {
 impl Rates {
     fn of(queue: &dyn Queue, extent: Extent<'_>) -> Result<Self> {
         let mut rates = Self::default();
-        for (at, clients) in CLIENTS.into_iter().enumerate() {
+        for (at, clients) in extent.clients.into_iter().enumerate() {
             let jobs = share(extent.jobs, clients);
             let rate = |task| queue.run(task, clients, jobs).map(|took| jobs as f64 / took);
             // What was enqueued is worked off.
@@ -264,9 +268,9 @@ fn share(jobs: usize, clients: usize) -> usize {
 }
 
 /// Ours as it comes, where a worker takes several messages at a time; ours with a commit for each, beside those that do the same; and theirs.
-fn rows(peer_name: &'static str, ours: Rates, single: Option<Rates>, theirs: Rates) -> Vec<Row> {
+fn rows(peer_name: &'static str, clients: [usize; 2], ours: Rates, single: Option<Rates>, theirs: Rates) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (at, clients) in CLIENTS.into_iter().enumerate() {
+    for (at, clients) in clients.into_iter().enumerate() {
         let mut add = |workload: String, ours: f64, peer: f64| {
             rows.push(Row { workload, ours, peer, peer_name, ratio: ours / peer, unit: "/s" });
         };

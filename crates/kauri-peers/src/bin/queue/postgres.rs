@@ -62,7 +62,7 @@ impl Postgres {
             "-c",
             "listen_addresses=",
             "-c",
-            "max_connections=80",
+            "max_connections=820",
         ]);
         let server = Server::start(&mut command, folder.join(".s.PGSQL.5432"))?;
         let peer = Self { server, batch };
