@@ -22,6 +22,8 @@ pub(crate) struct Extent {
     pub(crate) gib: Option<u16>,
     /// Of the queue: where servers are besides the path.
     pub(crate) servers: Option<PathBuf>,
+    /// And how many clients at once.
+    pub(crate) clients: Option<u16>,
 }
 
 impl Extent {
@@ -31,6 +33,7 @@ impl Extent {
         let flags = flags.chain(self.rows.map(|rows| format!("--rows={rows}")));
         let flags = flags.chain(self.depth.map(|depth| format!("--depth={depth}")));
         let flags = flags.chain(self.gib.map(|gib| format!("--gib={gib}")));
+        let flags = flags.chain(self.clients.map(|clients| format!("--clients={clients}")));
         flags.chain(self.servers.as_ref().map(|folder| format!("--servers={}", folder.display()))).collect()
     }
 }
@@ -89,11 +92,14 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_passed_on() {
-        let none = Extent { quick: false, scaling: false, rows: None, depth: None, gib: None, servers: None };
+        let none =
+            Extent { quick: false, scaling: false, rows: None, depth: None, gib: None, servers: None, clients: None };
         assert!(none.arguments().is_empty());
         let servers = Some("there".into());
-        let all = Extent { quick: true, scaling: true, rows: Some(7), depth: Some(9), gib: Some(3), servers };
-        assert_eq!(all.arguments(), ["--quick", "--scaling", "--rows=7", "--depth=9", "--gib=3", "--servers=there"]);
+        let (rows, depth, gib, clients) = (Some(7), Some(9), Some(3), Some(64));
+        let all = Extent { quick: true, scaling: true, rows, depth, gib, servers, clients };
+        let expected = ["--quick", "--scaling", "--rows=7", "--depth=9", "--gib=3", "--clients=64", "--servers=there"];
+        assert_eq!(all.arguments(), expected);
     }
 
     #[test]

@@ -88,6 +88,9 @@ enum Command {
         /// With the suite queue: look for servers in DIR too, where crates/kauri-peers/fetch-servers put them.
         #[arg(long, value_name = "DIR")]
         servers: Option<PathBuf>,
+        /// With the suite queue: so many clients and workers at once, instead of 32.
+        #[arg(long, value_name = "COUNT")]
+        clients: Option<u16>,
     },
     /// Run one fuzz target on its kept corpus
     Fuzz {
@@ -127,8 +130,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Test { only, skip, fuzz_seconds } => gate::run(&tree, &step::Selection { only, skip }, fuzz_seconds),
         Command::Soak { minutes } => soak::run(&tree, minutes),
-        Command::Bench { suite, quick, json, scaling, rows, depth, gib, servers } => {
-            bench::run(&tree, suite, bench::Extent { quick, scaling, rows, depth, gib, servers }, json)
+        Command::Bench { suite, quick, json, scaling, rows, depth, gib, servers, clients } => {
+            bench::run(&tree, suite, bench::Extent { quick, scaling, rows, depth, gib, servers, clients }, json)
         }
         Command::Fuzz { list: true, .. } => fuzz::list(&tree),
         Command::Fuzz { target, seconds, .. } => fuzz::run(&tree, &target.unwrap_or_default(), seconds),
