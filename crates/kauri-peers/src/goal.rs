@@ -54,6 +54,7 @@ const GOALS_OF_KINDS: &[(&str, Bar)] = &[
     ("checkpoint_stream", Bar::Other("disk", 0.5)),
     ("unwatched_commit", Bar::Other("no watch", 0.95)),
     ("range_delete_1000_leaves", Bar::Most(1000.0)),
+    ("open_crashed", Bar::Most(500_000.0)),
 ];
 
 /// A line for each goal whose workload was measured.

@@ -1,6 +1,6 @@
 //! What only a store like ours does, or does otherwise: several values per key against LMDB's, compared and merged values against reading
 //! and writing them, versions compared, a version as a stream against the bare disk, commits that nobody watches among many that
-//! somebody does, and ranges removed.
+//! somebody does, ranges removed, and a store opened that nobody closed.
 //!
 //! What one thread does is measured in its processor time; what waits for the disk by the clock on the wall.
 
@@ -71,6 +71,7 @@ pub(crate) fn measure(plan: Plan, folder: &Path, sheet: &mut Sheet) {
     kinds.stream();
     kinds.watched();
     kinds.range();
+    kinds.crashed();
 }
 
 struct Kinds<'a> {
@@ -254,6 +255,48 @@ impl Kinds<'_> {
             let leaves = before - store.verify().expect("the store is whole").pages;
             let took = spent.thread.as_nanos() as f64 / 1e3;
             self.note("range_delete_1000_leaves", Unit::Microseconds, OURS, took * 1e3 / leaves as f64);
+        }
+    }
+
+    /// Opening a store that was never closed and has as much in its log as there ever is, in rows as small as they come: the file as it is
+    /// when the program is killed.
+    fn crashed(&mut self) {
+        let (folder, left) = (self.fresh("crashed"), self.fresh("left"));
+        let open = |folder: &Path| {
+            let disk = OsDisk::new(folder).expect("the folder opens");
+            Options::new().keeper(false).open(&disk, "store").expect("it opens")
+        };
+        let store = open(&folder);
+        let rows = self.plan.rows;
+        let mut txn = store.begin();
+        txn.load_sorted(&ROWS, (0..rows).map(|row| (row, 0))).expect("the rows are in order");
+        txn.commit().expect("the transaction commits");
+        store.checkpoint().expect("the pages are written");
+        let (mut next, mut most) = (0, 0);
+        let mut write = || {
+            let mut txn = store.begin();
+            for row in next..next + BATCH as u64 {
+                txn.put(&ROWS, scattered(row, rows), row).expect("the row is written");
+            }
+            txn.commit_with(Durability::None).expect("the transaction commits");
+            next += BATCH as u64;
+            store.stat().log_used_bytes
+        };
+        // Until it was emptied once; and then as far as it came before.
+        loop {
+            match write() {
+                used if used < most => break,
+                used => most = used,
+            }
+        }
+        while write() < most / 10 * 9 {}
+        for _ in 0..self.plan.rounds {
+            fs::copy(folder.join("store"), left.join("store")).expect("the file is copied");
+            let mut opened = None;
+            let spent = spend(|| opened = Some(open(&left)));
+            let found = opened.map(|store| store.snapshot().len(&ROWS).expect("the store is whole"));
+            assert_eq!(found, Some(rows));
+            self.note("open_crashed", Unit::Microseconds, OURS, spent.wall.as_nanos() as f64 / 1e3);
         }
     }
 }
