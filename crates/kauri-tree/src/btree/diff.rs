@@ -156,8 +156,7 @@ impl<'a, 'k> Differ<'a, 'k> {
             match (left.place, right.place) {
                 (Place::Before(old), Place::Before(new)) if old.page == new.page => {
                     // The same rows follow, and of those the same are in the range.
-                    left.pass();
-                    right.pass();
+                    left.pass_shared(right);
                 }
                 (Place::Before(old), Place::Before(new)) => {
                     // A page has its level for ever: what is shared is met at the same level.
@@ -174,6 +173,13 @@ impl<'a, 'k> Differ<'a, 'k> {
                 (Place::At(..), Place::End) => return Ok(Some(Differing { old: left.take(), new: None })),
                 (Place::End, Place::At(..)) => return Ok(Some(Differing { old: None, new: right.take() })),
                 (Place::At(old, old_index), Place::At(new, new_index)) => {
+                    let same = old.same_rows(old_index, new, new_index);
+                    if same > 0 {
+                        // Maybe past the range: then nothing that differs there is told.
+                        left.go_to(old, old_index + same);
+                        right.go_to(new, new_index + same);
+                        continue;
+                    }
                     if !is_same_key(old, old_index, new, new_index) {
                         let is_old_first = O::compare(&key(old, old_index), &key(new, new_index)).is_lt();
                         return Ok(Some(match is_old_first {
@@ -298,6 +304,9 @@ impl<'a, 'k> Cursor<'a, 'k> {
     /// Goes one level down.
     fn open<O: Order>(&mut self, below: Below) -> Result<()> {
         let node = below.node(self.pages)?;
+        if self.from == Bound::Unbounded {
+            node.fetch();
+        }
         if below.level > 0 {
             let child = match self.from {
                 Bound::Unbounded => 0,
@@ -332,6 +341,16 @@ impl<'a, 'k> Cursor<'a, 'k> {
             }
             self.branches.pop();
         }
+    }
+
+    /// Leaves a page behind that both have, and the pages after it that both have too.
+    fn pass_shared(&mut self, other: &mut Self) {
+        if let (Some((node, next)), Some((other, other_next))) = (self.branches.last_mut(), other.branches.last_mut()) {
+            let same = node.same_children(*next, *other, *other_next);
+            (*next, *other_next) = (*next + same, *other_next + same);
+        }
+        self.pass();
+        other.pass();
     }
 
     /// The row behind the place, which moves behind it.

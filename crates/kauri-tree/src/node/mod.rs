@@ -240,6 +240,34 @@ impl<'a> Node<'a> {
         cells.map(wide).map(|[a, b, c, d, e, f]| u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0])).sum()
     }
 
+    /// How many rows of this leaf, from one on, are those of another leaf from one on, byte for byte. There may be more that are
+    /// the same and lie otherwise.
+    pub(crate) fn same_rows(self, first: usize, other: Node<'_>, other_first: usize) -> usize {
+        if self.prefix() != other.prefix() {
+            return 0;
+        }
+        let is_same = |slot: &[u8; SLOT_BYTES], other_slot: &[u8; SLOT_BYTES]| {
+            // All but where the cell is: the head, and the key's length with the value's kind.
+            slot[..4] == other_slot[..4] && slot[6..] == other_slot[6..] && self.row(slot) == other.row(other_slot)
+        };
+        let slots = self.slots()[first..].iter().zip(&other.slots()[other_first..]);
+        slots.take_while(|(slot, other_slot)| is_same(slot, other_slot)).count()
+    }
+
+    /// The bytes of a row: how long its value is, what follows the prefix in its key, and its value.
+    #[inline]
+    fn row(self, slot: &[u8; SLOT_BYTES]) -> &'a [u8] {
+        let (at, key_bytes, _) = unpack(slot);
+        &self.page[at..at + 2 + key_bytes + self.field(at) as usize]
+    }
+
+    /// How many children of this branch, from one on, are those of another branch from one on.
+    pub(crate) fn same_children(self, first: usize, other: Node<'_>, other_first: usize) -> usize {
+        let ours = (first..self.count()).map(|index| self.child(index));
+        let others = (other_first..other.count()).map(|index| other.child(index));
+        ours.zip(others).take_while(|(ours, other)| ours == other).count()
+    }
+
     /// How many rows the node holds, or lie below it.
     pub(crate) fn rows(self) -> u64 {
         match self.is_leaf() {
