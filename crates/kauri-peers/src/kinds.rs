@@ -14,7 +14,7 @@ use kauri_tree::{Durability, Options, Read, Store, Table, Watch, Write, WriteTxn
 use crate::data::Random;
 use crate::engine::{KauriPairs, Key, LmdbPairs, Pair, Pairs};
 use crate::outcome::{OURS, Sheet, Unit};
-use crate::suite::{BATCH, spend};
+use crate::suite::{BATCH, spend, spend_ready};
 
 const ROWS: Table<u64, u64> = Table::new("rows");
 const OTHER: Table<u64, u64> = Table::new("other");
@@ -87,7 +87,7 @@ impl Kinds<'_> {
 
     /// Measures work of so many operations in processor time.
     fn rate(&mut self, workload: &str, who: &'static str, times: usize, work: impl FnOnce()) {
-        let spent = spend(work);
+        let spent = spend_ready(work);
         self.note(workload, Unit::PerSecond, who, times as f64 / spent.thread.as_secs_f64());
     }
 

@@ -16,6 +16,7 @@ mod data;
 mod engine;
 mod goal;
 mod kinds;
+mod memory;
 mod outcome;
 mod report;
 mod scaling;

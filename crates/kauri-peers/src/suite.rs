@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use crate::contender::{self, Contender, Gets, repeat};
 use crate::data::{Data, Shape};
 use crate::engine::Sync;
+use crate::memory;
 use crate::outcome::{Sheet, Unit};
 
 /// Rows in a commit that has many.
 pub(crate) const BATCH: usize = 1000;
-/// Ranges that are counted in a turn: enough that what was in the processor's caches before does not matter much.
-const RANGES: usize = 100;
+/// Ranges that are counted in a turn: enough that what the others left in the processor's caches does not matter much.
+const RANGES: usize = 1000;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +95,12 @@ pub(crate) fn spend(work: impl FnOnce()) -> Spent {
     let (thread, wall) = (thread_time(), Instant::now());
     work();
     Spent { thread: thread_time().saturating_sub(thread), wall: wall.elapsed() }
+}
+
+/// As `spend`, for work that takes memory.
+pub(crate) fn spend_ready(work: impl FnOnce()) -> Spent {
+    memory::ready();
+    spend(work)
 }
 
 fn per_second(times: usize, took: Duration) -> f64 {
@@ -190,6 +197,7 @@ impl<'a> Suite<'a> {
         for _ in 0..self.plan.write_rounds {
             for who in 0..self.contenders.len() {
                 let (contender, data, span) = (&*self.contenders[who], &self.data, self.plan.span);
+                memory::ready();
                 let stop = &AtomicBool::new(false);
                 let start = Instant::now();
                 let (reads, writes) = thread::scope(|scope| {
@@ -221,7 +229,7 @@ impl<'a> Suite<'a> {
     fn write_sorted(&mut self, who: usize, order: &[usize]) {
         let (rows, logical) = (self.data.rows, self.data.bytes(self.data.rows));
         self.contenders[who].open_empty(Sync::Never);
-        let spent = spend(|| self.contenders[who].bulk(&self.data, rows));
+        let spent = spend_ready(|| self.contenders[who].bulk(&self.data, rows));
         self.note_write("bulk_sorted", who, rows, spent);
         let bytes = self.contenders[who].settle();
         self.note("size_sorted", Unit::Times, who, bytes / logical);
@@ -237,7 +245,7 @@ impl<'a> Suite<'a> {
         // Every page is in memory before: what it costs to load one is not what it costs to remove a row.
         self.contenders[who].scan_all();
         let gone = &order[..rows / 2];
-        let spent = spend(|| self.contenders[who].remove(&self.data, gone, BATCH));
+        let spent = spend_ready(|| self.contenders[who].remove(&self.data, gone, BATCH));
         self.note_write("delete_half", who, gone.len(), spent);
         assert_eq!(self.contenders[who].scan_all(), rows - gone.len(), "the others are left");
         self.contenders[who].close();
@@ -246,7 +254,7 @@ impl<'a> Suite<'a> {
     fn write_random(&mut self, who: usize) {
         let (rows, logical) = (self.data.rows, self.data.bytes(self.data.rows));
         self.contenders[who].open_empty(Sync::Never);
-        let spent = spend(|| self.contenders[who].insert(&self.data, 0..rows, BATCH));
+        let spent = spend_ready(|| self.contenders[who].insert(&self.data, 0..rows, BATCH));
         self.note_write("rand_batch_nosync", who, rows, spent);
         let bytes = self.contenders[who].settle();
         self.note("size_random", Unit::Times, who, bytes / logical);
@@ -255,7 +263,7 @@ impl<'a> Suite<'a> {
         let spent = spend(|| self.contenders[who].get(&self.data, rows, gets));
         self.note_rate("get_1t_randtree", who, gets.times, spent);
 
-        let spent = spend(|| self.contenders[who].overwrite(&self.data, rows, rows / 2, BATCH, 4));
+        let spent = spend_ready(|| self.contenders[who].overwrite(&self.data, rows, rows / 2, BATCH, 4));
         self.note_write("churn_nosync", who, rows / 2, spent);
         let bytes = self.contenders[who].settle();
         self.note("size_churn", Unit::Times, who, bytes / logical);
@@ -285,7 +293,7 @@ impl<'a> Suite<'a> {
     fn insert_in_threads(&mut self, workload: &str, next: &mut usize, threads: usize, rows: usize, per_txn: usize) {
         for who in 0..self.contenders.len() {
             let (contender, data, first) = (&*self.contenders[who], &self.data, *next);
-            let spent = spend(|| {
+            let spent = spend_ready(|| {
                 thread::scope(|scope| {
                     for start in (0..threads).map(|thread| first + thread * rows) {
                         scope.spawn(move || contender.insert(data, start..start + rows, per_txn));
