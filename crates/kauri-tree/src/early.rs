@@ -20,6 +20,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{Inner, Store};
 use crate::sync::{Mutex, lock};
 use crate::validate;
+use crate::write::{Made, WriteTxn};
 
 /// A commit that was made and may not be durable yet: see [`Store::commit_early`]. Dropped, it becomes durable as well, but nobody is told.
 ///
@@ -77,6 +78,44 @@ impl Letter {
     }
 }
 
+impl WriteTxn<'_> {
+    /// Commits as [`commit_with`](Self::commit_with) does, but returns before it is durable, as [`Store::commit_early`] does, and with the
+    /// same promises. A nested transaction is part of the one around it: there is nothing to wait for, and `then` is not called.
+    ///
+    /// ```
+    /// use kauri_tree::disk::MemoryDisk;
+    /// use kauri_tree::{Durability, Options, Read, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Options::new().keeper(false).open(&MemoryDisk::new(), "store")?;
+    /// # store.begin().commit()?;
+    /// # let mut txn = store.begin();
+    /// # txn.put(&STOCK, "pears", 1)?;
+    /// # txn.commit()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// let early = txn.commit_early(Durability::Sync, || ())?;
+    /// assert_eq!(store.snapshot_with(&early)?.get(&STOCK, "apples")?, Some(12));
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, None);
+    /// store.wait_early(&early)?;
+    /// assert_eq!(store.snapshot().get(&STOCK, "apples")?, Some(12));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for `commit_with`.
+    pub fn commit_early(self, durability: Durability, then: impl FnOnce() + Send + 'static) -> Result<Early> {
+        let Some(Made { store, version, catalog, pending }) = self.seal_early(durability)? else {
+            return Ok(Early::default());
+        };
+        let letter = Arc::new(Letter { version, catalog, pending, then: Mutex::new(Some(Box::new(then))) });
+        if letter.wants_sync() {
+            store.ask_scribe(&letter);
+        }
+        Ok(Early(Some(letter)))
+    }
+}
+
 impl Store {
     /// Commits a change as [`commit_with`](Self::commit_with) does, but returns before it is durable, so that its maker can go on from
     /// what it wrote ([`snapshot_with`](Self::snapshot_with)) meanwhile. Nobody else sees it until it is as durable as was asked. Then `then` is called
@@ -126,14 +165,10 @@ impl Store {
             return Ok((conflict, Early::default()));
         }
         let outcome = validate::apply(&mut txn, &work)?;
-        let (version, catalog, pending) = txn.commit_early(durability)?;
+        let early = txn.commit_early(durability, then)?;
         // Held until here: what it shares with the newest version is the same only as long as it is.
         drop(base);
-        let letter = Arc::new(Letter { version, catalog, pending, then: Mutex::new(Some(Box::new(then))) });
-        if letter.wants_sync() {
-            self.ask_scribe(&letter);
-        }
-        Ok((outcome, Early(Some(letter))))
+        Ok((outcome, early))
     }
 
     /// A version that has this commit: it, if nothing later can be seen, else what everybody sees.

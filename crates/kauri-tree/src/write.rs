@@ -63,6 +63,14 @@ pub struct WriteTxn<'a> {
     before: Option<Before>,
 }
 
+/// A version that was made and is not waited for.
+pub(crate) struct Made<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) version: kauri_arena::Early,
+    pub(crate) catalog: Catalog,
+    pub(crate) pending: Pending,
+}
+
 /// How things were when a transaction began.
 #[derive(Debug)]
 struct Before {
@@ -266,10 +274,18 @@ impl<'a> WriteTxn<'a> {
     }
 
     /// Makes the changes a version of the store, and gives the turn up without waiting for it: how it is read, and what is left to do.
-    pub(crate) fn commit_early(mut self, durability: Durability) -> Result<(kauri_arena::Early, Catalog, Pending)> {
+    /// A nested transaction has nothing left to do: it merges.
+    pub(crate) fn seal_early(mut self, durability: Durability) -> Result<Option<Made<'a>>> {
         self.flush()?;
-        let before = self.before.take().expect("a transaction is committed once").catalog;
-        let Turn::Taken(store, state) = &mut self.turn else { unreachable!("a nested transaction merges") };
+        let before = self.before.take();
+        let (store, state) = match &mut self.turn {
+            Turn::Lent(state) => {
+                state.pager.merge();
+                return Ok(None);
+            }
+            Turn::Taken(store, state) => (*store, state),
+        };
+        let before = before.expect("a transaction is committed once").catalog;
         // As it is when the version is sealed: a checkpoint may be made on top of it.
         let catalog = state.catalog.clone();
         let commit = |state: &mut State| {
@@ -277,8 +293,24 @@ impl<'a> WriteTxn<'a> {
             let (early, number) = (version.early(), version.version().number());
             Ok(((early, commit_version(store, state, version, durability)?), number))
         };
-        let (early, pending) = store.watches().around(&before, state, commit)?;
-        Ok((early, catalog, pending))
+        let (version, pending) = store.watches().around(&before, state, commit)?;
+        Ok(Some(Made { store, version, catalog, pending }))
+    }
+
+    /// The names of the tables, in order.
+    ///
+    /// ```
+    /// use kauri_tree::{Store, Table, Write};
+    ///
+    /// const STOCK: Table<str, u64> = Table::new("stock");
+    /// let store = Store::in_memory()?;
+    /// let mut txn = store.begin();
+    /// txn.put(&STOCK, "apples", 12)?;
+    /// assert!(txn.tables().eq(["stock"]));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        self.turn.state().catalog.iter().map(|(name, ..)| name)
     }
 
     /// Drops a table with all its rows, and tells whether there was one.

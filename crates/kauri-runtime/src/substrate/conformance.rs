@@ -20,7 +20,7 @@ type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
 /// # Errors
 /// Says what it did that it should not.
 pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
-    let cases: [(&str, Case<S>); 13] = [
+    let cases: [(&str, Case<S>); 14] = [
         ("a change is applied whole", applied_whole),
         ("a snapshot never changes", snapshot_stays),
         ("reads that changed are conflicts", reads_conflict),
@@ -33,6 +33,7 @@ pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<()
         ("watchers of what changed are woken", watchers_wake),
         ("what was committed early is its maker's, then everybody's", early_is_seen),
         ("an early commit conflicts like any other", early_conflicts),
+        ("a phantom is in the way of an early commit", early_phantoms_conflict),
         ("what is longer than it takes is refused whole, and harms nobody", long_is_refused),
     ];
     for (name, case) in cases {
@@ -302,6 +303,31 @@ fn early_conflicts(substrate: &impl Substrate) -> Check<'static> {
     substrate.wait(&early)?;
     let rows = substrate.snapshot()?;
     check(rows.get(&FRUIT, b"plum")?.is_some() && rows.get(&FRUIT, b"pear")?.is_none(), "the wrong one was made")
+}
+
+/// Of a range of few rows, and of many, which a substrate may look at otherwise.
+fn early_phantoms_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
+    for (prefix, rows) in [("few", 3), ("many", 200)] {
+        let mut fill = Change::default();
+        (0..rows).for_each(|number| fill.put(FRUIT, format!("{prefix}{number:03}").as_bytes(), *b"1"));
+        let early = apply_early(substrate, fill, &Early::default())?;
+        substrate.wait(&early)?;
+        let end = prefix_end(prefix.as_bytes());
+        let range = KeyRange { from: prefix.as_bytes(), until: end.as_deref() };
+        let seen = seen_range(&*substrate.snapshot()?, range, Direction::Forward)?;
+        let writes = |key: &str| {
+            let mut change = put(key, "2");
+            change.ranges.push(seen.clone());
+            change
+        };
+        let early = apply_early(substrate, writes("beyond"), &early)?;
+        let early = apply_early(substrate, writes(&format!("{prefix}000")), &early)?;
+        let refused = substrate.commit_early(&Arc::new(writes("never")), &early)?.0;
+        check(matches!(refused, Verdict::Conflict(_)), format!("{prefix}: it had seen what was changed early"))?;
+        substrate.wait(&early)?;
+        check(substrate.snapshot()?.get(&FRUIT, b"never")?.is_none(), format!("{prefix}: it was made all the same"))?;
+    }
+    Ok(())
 }
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;

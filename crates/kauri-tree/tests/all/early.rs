@@ -95,6 +95,23 @@ fn what_comes_then_is_done_once_when_it_is_durable() {
 }
 
 #[test]
+fn transaction_that_is_committed_early_has_its_nests() {
+    let (_disk, store) = store(false);
+    let mut txn = store.begin();
+    txn.put(&ROWS, 1, 1).unwrap();
+    let mut nest = txn.nest();
+    nest.put(&ROWS, 2, 2).unwrap();
+    let inner = nest.commit_early(Durability::Sync, || unreachable!("it is part of the other")).unwrap();
+    store.wait_early(&inner).unwrap();
+    let early = txn.commit_early(Durability::Sync, || ()).unwrap();
+    assert_eq!([1, 2].map(|key| value(&store.snapshot(), key)), [None; 2]);
+    assert_eq!([1, 2].map(|key| value(&store.snapshot_with(&early).unwrap(), key)), [Some(1), Some(2)]);
+    store.wait_early(&early).unwrap();
+    assert_eq!([1, 2].map(|key| value(&store.snapshot(), key)), [Some(1), Some(2)]);
+    store.verify().unwrap();
+}
+
+#[test]
 fn scribe_makes_an_early_commit_durable_that_nobody_waits_for() {
     let (_disk, store) = store(true);
     let (told, hears) = std::sync::mpsc::channel();
