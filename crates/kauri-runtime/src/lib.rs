@@ -86,6 +86,7 @@ pub mod run;
 mod runtime;
 mod schedule;
 mod schema;
+mod sender;
 mod step;
 pub mod substrate;
 mod sweep;
@@ -116,6 +117,7 @@ pub use record::{Divergence, RecordedStep, Recorder, Replay};
 pub use runtime::{Builder, Runtime, Sent};
 pub use schedule::{CatchUp, Schedule, When};
 pub use schema::{SCHEMA, TABLES, TableSpec, check_layout};
+pub use sender::{Sender, Sending};
 pub use time::{Clock, Mono, Now};
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;

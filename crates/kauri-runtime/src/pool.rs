@@ -1,4 +1,4 @@
-//! Threads for workers: the one place of this crate that starts any.
+//! Threads for workers.
 //!
 //! A thread whose workers have nothing to do sleeps until a commit puts something into their inboxes; one more thread sleeps until the next
 //! timer is due. Nothing is asked for again and again.

@@ -26,6 +26,7 @@ mod run_steps;
 mod runs;
 mod script_waits;
 mod scripts;
+mod senders;
 mod sessions;
 mod setup;
 mod substrates;

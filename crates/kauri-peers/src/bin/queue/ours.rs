@@ -1,12 +1,13 @@
 //! Kauri's runtime as a queue: one inbox, any number of senders and of worker instances.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use kauri_runtime::substrate::TreeSubstrate;
-use kauri_runtime::{Atomic, Clock, Failure, Mono, Now, Policy, Pool, Runtime};
+use kauri_runtime::{Atomic, Clock, Failure, Mono, Now, Policy, Pool, Runtime, Sending};
 use kauri_tree::Store;
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp, WorkerId};
 
@@ -51,20 +52,32 @@ impl Ours {
         Ok(Self { runtime, batch })
     }
 
-    /// Sends messages, durably, one by one from each client.
+    /// Sends messages, durably, one by one from each client. Many clients are as in an asynchronous program: so many messages are on their way
+    /// from one thread, and each is followed by another when it is durable.
     fn send(&self, clients: usize, jobs: usize) -> Result<()> {
-        let send = |number: usize| -> Result<()> {
-            self.runtime.send(&Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))?;
-            Ok(())
-        };
-        together(clients, |client| (0..jobs / clients).try_for_each(|job| send(client * jobs + job)))
+        if clients == 1 {
+            for number in 0..jobs {
+                self.runtime.send(&job(number)?)?;
+            }
+            return Ok(());
+        }
+        let sender = self.runtime.sender()?;
+        let mut underway = VecDeque::with_capacity(clients);
+        for number in 0..jobs {
+            if underway.len() == clients
+                && let Some(sending) = underway.pop_front()
+            {
+                Sending::wait(sending)?;
+            }
+            underway.push_back(sender.send(job(number)?)?);
+        }
+        underway.into_iter().try_for_each(|sending| Ok(sending.wait().map(drop)?))
     }
 
     /// Sends messages, durably, many in a call.
     fn send_many(&self, clients: usize, jobs: usize) -> Result<()> {
         let send = |first: usize| -> Result<()> {
-            let message = |number: usize| Ok(Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD));
-            let messages: Result<Vec<Message>> = (first..first + BULK).map(message).collect();
+            let messages: Result<Vec<Message>> = (first..first + BULK).map(job).collect();
             self.runtime.send_all(&messages?)?;
             Ok(())
         };
@@ -107,6 +120,10 @@ impl Ours {
     }
 }
 
+fn job(number: usize) -> Result<Message> {
+    Ok(Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))
+}
+
 fn timed(run: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let began = Instant::now();
     run()?;
@@ -135,7 +152,7 @@ impl Queue for Ours {
         let mut times = Vec::with_capacity(count);
         for number in 0..count {
             let began = Instant::now();
-            self.runtime.send(&Message::command(WORKER, MessageId::new(number.to_string())?, PAYLOAD))?;
+            self.runtime.send(&job(number)?)?;
             times.push(hears.recv()?.duration_since(began).as_secs_f64() * 1e6);
             std::thread::sleep(Duration::from_millis(1));
         }
