@@ -35,7 +35,8 @@
 //! # Ok::<(), kauri_runtime::Error>(())
 //! ```
 //!
-//! Workers are ticked by whoever likes ([`Worker::tick`]) or run on threads ([`Pool`]). The clock and the seed of its chance are given to the
+//! A message is sent by a thread that waits until it is durable, alone or [with others](Runtime::send_all); or by a [`Sender`], for whom
+//! asynchronous code waits. Workers are ticked by whoever likes ([`Worker::tick`]) or run on threads ([`Pool`]). The clock and the seed of its chance are given to the
 //! [`Builder`]; so [`testing`] can run everything in virtual time, through crashes and reorderings.
 //!
 //! # Limits

@@ -155,6 +155,14 @@ fn future_is_ready_when_the_message_is_durable_and_wakes_whoever_asked_last() {
 }
 
 #[test]
+fn executors_with_threads_take_the_future() {
+    fn takes(_: impl Future<Output = Result<Sent, Error>> + Send + 'static) {}
+    let runtime = open(&MemoryDisk::new()).1;
+    takes(runtime.sender().unwrap().send(message("one")).unwrap());
+    assert_eq!(handled(&runtime), ["one"], "it is sent although nobody waits");
+}
+
+#[test]
 fn message_that_nobody_waits_for_is_sent_before_the_sender_is_gone() {
     let disk = MemoryDisk::new();
     let (store, runtime) = open(&disk);
