@@ -20,6 +20,7 @@ mod depth;
 mod doctor;
 mod ledger;
 mod measure;
+mod memory;
 mod peer;
 mod report;
 mod runs;

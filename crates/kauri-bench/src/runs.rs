@@ -17,6 +17,7 @@ use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType, Level};
 
 use crate::measure::{Estimate, Outcome, Unit, thread_time};
+use crate::memory;
 use crate::report::{Bound, Goal};
 use crate::runtime::{raw_group, start};
 
@@ -119,6 +120,7 @@ fn trivial(size: Size) -> Result<Outcome> {
 
 /// Nanoseconds for each of so many runs, so many of which are submitted in a commit.
 fn trivial_cost(count: usize, together: usize) -> Result<f64> {
+    memory::ready();
     let runtime = start(Store::in_memory()?)?;
     let runs = define(&runtime, CREW)?;
     let mut worker = runtime.run_worker(CREW, Policy::default(), say_little);
@@ -201,6 +203,7 @@ fn followed(size: Size) -> Result<Outcome> {
 }
 
 fn append_cost(events: usize, followers: usize) -> Result<f64> {
+    memory::ready();
     let runtime = start(Store::in_memory()?)?;
     let runs = define(&runtime, CREW)?;
     let run = runs.submit(&job(CREW))?.run;
@@ -284,6 +287,7 @@ type Code = fn(&mut LiveRun) -> std::result::Result<Ending, Halt>;
 
 /// Runs a second of a crew, submitted by as many threads as there are workers.
 fn drive_all(path: &Path, crew: Crew, count: usize, submit: Submit, code: Code) -> Result<f64> {
+    memory::ready();
     let each = count / crew.workers;
     let runtime = start(Store::open(path)?)?;
     let ids: Vec<WorkerId> = (0..crew.workers).map(|worker| WorkerId(i64::try_from(worker).unwrap_or(0))).collect();

@@ -293,7 +293,7 @@ impl Kinds<'_> {
         for _ in 0..self.plan.rounds {
             fs::copy(folder.join("store"), left.join("store")).expect("the file is copied");
             let mut opened = None;
-            let spent = spend(|| opened = Some(open(&left)));
+            let spent = spend_ready(|| opened = Some(open(&left)));
             let found = opened.map(|store| store.snapshot().len(&ROWS).expect("the store is whole"));
             assert_eq!(found, Some(rows));
             self.note("open_crashed", Unit::Microseconds, OURS, spent.wall.as_nanos() as f64 / 1e3);

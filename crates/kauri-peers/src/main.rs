@@ -16,11 +16,14 @@ mod data;
 mod engine;
 mod goal;
 mod kinds;
-mod memory;
 mod outcome;
 mod report;
 mod scaling;
 mod suite;
+
+// Of the workspace's own benchmarks.
+#[path = "../../kauri-bench/src/memory.rs"]
+mod memory;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
