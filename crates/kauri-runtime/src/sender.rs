@@ -6,6 +6,7 @@
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a driver: it has a thread")]
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -62,7 +63,7 @@ struct Desk {
 
 #[derive(Debug, Default)]
 struct Tray {
-    waiting: std::collections::VecDeque<(Message, Arc<Slip>)>,
+    waiting: VecDeque<(Message, Arc<Slip>)>,
     /// How many of those that were taken are not told yet.
     underway: usize,
     /// The thread sleeps until something comes.

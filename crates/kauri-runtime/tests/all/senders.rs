@@ -212,12 +212,15 @@ impl Substrate for Failing {
     }
 }
 
+fn failing() -> (Arc<Failing>, Runtime) {
+    let tree = TreeSubstrate::new(Store::in_memory().unwrap());
+    let failing = Arc::new(Failing { tree, fails: AtomicBool::new(false), panics: AtomicBool::new(false) });
+    (Arc::clone(&failing), start(failing))
+}
+
 #[test]
 fn everybody_is_told_that_the_store_failed_and_nothing_is_tried_again() {
-    let tree = TreeSubstrate::new(Store::in_memory().unwrap());
-    let (fails, panics) = Default::default();
-    let failing = Arc::new(Failing { tree, fails, panics });
-    let runtime = start(Arc::clone(&failing) as Arc<dyn Substrate>);
+    let (failing, runtime) = failing();
     let sender = runtime.sender().unwrap();
     failing.fails.store(true, Ordering::Relaxed);
     for sending in together(failing.tree.store(), &sender, &["one".to_owned(), "two".to_owned(), "three".to_owned()]) {
@@ -231,10 +234,7 @@ fn everybody_is_told_that_the_store_failed_and_nothing_is_tried_again() {
 
 #[test]
 fn nobody_waits_for_ever_if_the_thread_that_sends_panics() {
-    let tree = TreeSubstrate::new(Store::in_memory().unwrap());
-    let (fails, panics) = Default::default();
-    let failing = Arc::new(Failing { tree, fails, panics });
-    let runtime = start(Arc::clone(&failing) as Arc<dyn Substrate>);
+    let (failing, runtime) = failing();
     let sender = runtime.sender().unwrap();
     failing.panics.store(true, Ordering::Relaxed);
     let first = sender.send(message("one")).unwrap();
