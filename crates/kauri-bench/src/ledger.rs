@@ -11,14 +11,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use kauri_disk::{Disk, MemoryDisk, Open, OsDisk};
 use kauri_ledger::{
     ActionRow, Actions, Anchor, Begin, Database, Ground, Home, Mark, Redactor, Result, Rows, Settled, Standing, Status,
-    SystemClock, WAL_NAME,
+    Submitting, SystemClock, WAL_NAME,
 };
 use rusqlite::Connection;
 
@@ -34,6 +37,7 @@ const PROCESSORS: &str = "the processors' bound";
 
 const QUEUE_ONE: &str = "writer queue, 1 caller";
 const QUEUE_MANY: &str = "writer queue, 64 callers";
+const QUEUE_THREADS: &str = "writer queue, 64 threads";
 const JOURNAL_MANY: &str = "journal append, 32 callers";
 const LOCK: &str = "lock and release a home";
 const RECONCILE: &str = "reconcile 1 M lines";
@@ -49,7 +53,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) const FULL: Self = Self { rounds: 21, turn: Duration::from_millis(250), lines: 1_000_000 };
+    pub(crate) const FULL: Self = Self { rounds: 41, turn: Duration::from_millis(125), lines: 1_000_000 };
     pub(crate) const QUICK: Self = Self { rounds: 5, turn: Duration::from_millis(100), lines: 1_000_000 };
 
     /// For tests: as little as there can be.
@@ -218,6 +222,38 @@ fn rate_alone(turn: Duration, mut act: impl FnMut()) -> Rate {
     rate_of(done, began.elapsed(), process_time() - worked)
 }
 
+/// The same with so many tasks of this thread, as asynchronous code has them: each submits, waits until that is durable, and submits again.
+fn rate_of_tasks(tasks: usize, turn: Duration, submit: impl Fn() -> Submitting) -> Rate {
+    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let (began, worked, mut done) = (Instant::now(), process_time(), 0_u64);
+    let mut underway: Vec<Submitting> = (0..tasks).map(|_| submit()).collect();
+    while began.elapsed() < turn {
+        let before = done;
+        for submitting in &mut underway {
+            if let Poll::Ready(applied) = Pin::new(&mut *submitting).poll(&mut cx) {
+                assert_eq!(applied.expect("no trouble").rows, 1);
+                *submitting = submit();
+                done += 1;
+            }
+        }
+        if done == before {
+            std::thread::park();
+        }
+    }
+    done += underway.into_iter().map(|last| last.wait().expect("no trouble").rows as u64).sum::<u64>();
+    rate_of(done, began.elapsed(), process_time() - worked)
+}
+
+/// A thread that sleeps until one of its tasks goes on.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 fn rate_of(done: u64, took: Duration, worked: Duration) -> Rate {
     Rate { per_second: done as f64 / took.as_secs_f64(), nanoseconds: worked.as_nanos() as f64 / done as f64 }
 }
@@ -233,21 +269,23 @@ fn queue(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
         database
     };
     // Each has its own: what one leaves to be written back is not the next one's burden.
-    let (alone, shared) = (database("queue"), database("queue of many"));
+    let (alone, shared, threads) = (database("queue"), database("queue of many"), database("queue of threads"));
     let submit =
         |database: &Database| assert_eq!(database.queue().submit(INSERT, [TEXT.into()]).expect("no trouble").rows, 1);
     let connection = raw(&scratch.directory("raw"));
     let mut insert = connection.prepare(INSERT).expect("a statement");
-    let [one, raw, many] = race_rates(
+    let submitter = shared.queue().submitter().expect("a thread");
+    let [one, raw, many, threads] = race_rates(
         plan.rounds,
         [
             &mut || rate_alone(plan.turn, || submit(&alone)),
             &mut || rate_alone(plan.turn, || assert_eq!(insert.execute([TEXT]).expect("no trouble"), 1)),
-            &mut || rate(64, plan.turn, &|| submit(&shared)),
+            &mut || rate_of_tasks(64, plan.turn, || submitter.submit(INSERT, [TEXT.into()]).expect("a place")),
+            &mut || rate(64, plan.turn, &|| submit(&threads)),
         ],
     );
-    let peers = [(RAW, &raw)];
-    [one.outcomes(QUEUE_ONE, &peers), many.outcomes(QUEUE_MANY, &peers)].into_iter().flatten().collect()
+    let rows = [(QUEUE_ONE, one), (QUEUE_MANY, many), (QUEUE_THREADS, threads)];
+    rows.iter().flat_map(|(name, rates)| rates.outcomes(name, &[(RAW, &raw)])).collect()
 }
 
 /// SQLite with the same settings, and nothing in between.
@@ -321,7 +359,7 @@ fn reconcile(plan: Plan, scratch: &Scratch) -> Vec<Outcome> {
         while file.read(&mut chunk).expect("no trouble") > 0 {}
         began.elapsed().as_secs_f64()
     };
-    let rounds = plan.rounds.div_ceil(5);
+    let rounds = plan.rounds.div_ceil(10);
     let [ours, plain] = race(rounds, [&mut reconcile, &mut read]);
     let size = Estimate { median: size, min: size };
     vec![

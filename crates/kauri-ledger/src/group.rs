@@ -6,6 +6,7 @@
 //! third ──┐                       │
 //! fourth ─┼─ sleep together ──────┴ woken once, when all is done, with one call to the system
 //! ...    ─┘
+//! tasks ──── sleep as their executor has it, and are woken through it by whoever tells
 //! ```
 //!
 //! Each of them first lets others run for a while, if that helps ([`Patience`]): whoever does not sleep is woken by nobody.
@@ -17,8 +18,10 @@
 //! others while the next write is under way: some callers come back while others are written, and no processor waits. If it is long,
 //! whoever writes wakes all of them first: they come back in time for the next write, which is then for all.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -27,9 +30,14 @@ use crate::patience::Patience;
 
 /// Callers who wait for the same write. `E` is how it ended, for all of them.
 pub(crate) struct Group<E> {
+    /// Who is called.
     first: Thread,
+    /// Whether that is a member, and waits: a thread that only writes for tasks does not.
+    first_waits: bool,
     second: OnceLock<Thread>,
     end: OnceLock<E>,
+    /// The tasks that wait for it, each at its own number.
+    tasks: Mutex<Vec<Option<Waker>>>,
     /// What the others sleep on.
     woken: OnceLock<()>,
     /// It is the group's turn, and the first of it has not seen that yet.
@@ -48,26 +56,73 @@ pub(crate) enum Wake {
 impl<E> Group<E> {
     /// A group whose first member is the calling thread.
     pub(crate) fn new() -> Self {
+        Self::with(std::thread::current(), true)
+    }
+
+    /// A group that begins with a task: this thread is called for it, and is no member.
+    pub(crate) fn of_tasks(called: Thread) -> Self {
+        Self::with(called, false)
+    }
+
+    fn with(first: Thread, first_waits: bool) -> Self {
         let (second, end, woken) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { first: std::thread::current(), second, end, woken, called: AtomicBool::new(false) }
+        let (tasks, called) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        Self { first, first_waits, second, end, tasks, woken, called }
     }
 
-    /// The calling thread is the second member. Said before the group can be told.
-    pub(crate) fn join_second(&self) {
-        let joined = self.second.set(std::thread::current());
-        assert!(joined.is_ok(), "a group has one second member");
+    /// The calling thread is the second, unless there is one. Said before the group can be told, by one thread at a time.
+    pub(crate) fn join_second(&self) -> bool {
+        self.second.get().is_none() && self.second.set(std::thread::current()).is_ok()
     }
 
-    /// Says how it ended, and wakes everybody who waits for that, or one who does.
+    /// Says how it ended, and wakes everybody who waits for that, or one who does, and the tasks.
     pub(crate) fn tell(&self, end: E, wake: Wake) {
         let told = self.end.set(end);
         assert!(told.is_ok(), "a group is told once");
-        match wake {
-            Wake::All => self.wake_all(),
-            Wake::One if !is_current(&self.first) => self.first.unpark(),
-            // Whoever writes for its own group is awake, and goes on writing.
-            Wake::One => self.second.get().into_iter().for_each(Thread::unpark),
+        // Whoever writes for its own group is awake, and goes on writing.
+        let first = Some(&self.first).filter(|first| self.first_waits && !is_current(first));
+        match first.or(self.second.get()) {
+            Some(one) if wake == Wake::One => one.unpark(),
+            _ => self.wake_all(),
         }
+        if !self.first_waits && !is_current(&self.first) {
+            // It will not be called for these any more: it may wait for just that.
+            self.first.unpark();
+        }
+        let tasks = std::mem::take(&mut *self.tasks());
+        for task in tasks.into_iter().flatten() {
+            // An executor that panics is not the writer's trouble.
+            let _panicked = catch_unwind(AssertUnwindSafe(|| task.wake()));
+        }
+    }
+
+    /// How it ended, for the task of this number, which is woken when that is told.
+    pub(crate) fn poll(&self, task: usize, cx: &Context<'_>) -> Poll<&E> {
+        if let Some(end) = self.end.get() {
+            return Poll::Ready(end);
+        }
+        let mut tasks = self.tasks();
+        // Told meanwhile: whoever told has been here, or comes when this is left.
+        if let Some(end) = self.end.get() {
+            return Poll::Ready(end);
+        }
+        if tasks.len() <= task {
+            tasks.resize(task + 1, None);
+        }
+        match &mut tasks[task] {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<Option<Waker>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread is the one that is called.
+    pub(crate) fn calls(&self, thread: &Thread) -> bool {
+        self.first.id() == thread.id()
     }
 
     /// Wakes the first of the group: it is its turn.
@@ -125,7 +180,8 @@ impl<E> Group<E> {
     /// Wakes whoever sleeps; nobody, if that was done before.
     fn wake_all(&self) {
         if self.woken.set(()).is_ok() {
-            let others = [Some(&self.first), self.second.get()].into_iter().flatten();
+            let first = Some(&self.first).filter(|_| self.first_waits);
+            let others = [first, self.second.get()].into_iter().flatten();
             others.filter(|other| !is_current(other)).for_each(Thread::unpark);
         }
     }

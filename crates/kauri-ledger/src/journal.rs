@@ -149,9 +149,7 @@ impl<T: Clone> Journal<T> {
     fn wait<'a>(&'a self, mut state: MutexGuard<'a, State<T>>, seq: u64) -> Appended {
         let batch = state.batch.get_or_insert_with(|| Batch { seq, callers: Arc::new(Group::new()) });
         let (callers, at) = (Arc::clone(&batch.callers), seq - batch.seq);
-        if at == 1 {
-            callers.join_second();
-        }
+        assert!(at != 1 || callers.join_second(), "a group has one second member");
         loop {
             let is_written = state.batch.as_ref().is_none_or(|batch| !Arc::ptr_eq(&batch.callers, &callers));
             if !state.writing && !is_written {

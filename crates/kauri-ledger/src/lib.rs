@@ -58,7 +58,8 @@ pub use ledger::Ledger;
 pub use lock::{HeldLock, HeldLocks, Holder, Home, HomeOptions, LOCK_VERSION, LockState, Workspace};
 pub use look::{JournalLook, Look, ROWS_LOOKED_AT};
 pub use queue::{
-    Applied, BATCH_OPS_MAX, BatchKey, CAPACITY, Op, Queue, QueueStats, RESTART_PAUSE, RESTARTS_MAX, Value,
+    Applied, BATCH_OPS_MAX, BatchKey, CAPACITY, Op, Queue, QueueStats, RESTART_PAUSE, RESTARTS_MAX, Submitter,
+    Submitting, Value,
 };
 pub use redact::Redactor;
 pub use switch::{KillSwitch, Registration, SWITCH_NAME, SwitchWatch};

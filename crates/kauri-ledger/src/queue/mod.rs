@@ -10,13 +10,15 @@
 //! The writer is a part that callers play in turn: whoever finds it free writes for all that wait. A lone caller so pays for its
 //! own commit and nothing else, and a thread of the queue's own, with two hand-overs for each commit, is not needed. A batch is
 //! written as soon as the one before is done, so nobody waits for a timer; what comes while its operations are carried out still
-//! goes with it. Who is woken by whom in between, and why, is in [`crate::group`].
+//! goes with it. Who is woken by whom in between, and why, is in [`crate::group`]. Tasks of asynchronous code cannot play it, because they
+//! must not wait: a thread writes for them ([`Submitter`]).
 //!
 //! Each transaction writes its number into `writer_epochs`. After a commit whose answer was lost (the disk failed, the writer
 //! panicked) that row says whether it happened, and a caller is told *unknown* only if even that cannot be read.
 
 mod op;
 pub(crate) mod session;
+mod submitter;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -32,6 +34,7 @@ use rusqlite::Connection;
 
 pub use self::op::{Op, Value};
 use self::session::{Session, Sqlite, is_fatal};
+pub use self::submitter::{Submitter, Submitting};
 use self::transaction::{Ended, Progress, Submissions};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -150,6 +153,15 @@ struct Batch {
 /// given back by whoever asked for it, and not by the one for whom all others wait.
 type Answers = Vec<Mutex<Option<(Result<Applied>, Vec<Op>)>>>;
 
+/// Which of the threads that wait for a batch a caller is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// The one that is called when it is the batch's turn.
+    First,
+    Second,
+    Other,
+}
+
 #[derive(Clone)]
 enum Closed {
     ByCaller,
@@ -233,21 +245,17 @@ impl Queue {
     }
 
     fn enqueue<'a>(&'a self, mut state: MutexGuard<'a, State>, ops: Vec<Op>) -> Result<Applied> {
-        match &state.closed {
-            Some(Closed::ByCaller) => return Err(Error::QueueClosed),
-            Some(Closed::GivenUp(why)) => return Err(Error::NotApplied { why: why.clone() }),
-            None => {}
-        }
-        let (callers, at) = state.join(ops);
+        state.check_open()?;
+        let (callers, at, place) = state.join(ops);
         loop {
             if !state.writing && state.waits(&callers) {
                 self.write_first(state);
             } else {
                 drop(state);
-                match at {
-                    0 => callers.wait_for_call(&self.shared.patience),
-                    1 => return take(callers.wait_second(&self.shared.patience), at),
-                    _ => return take(callers.wait(&self.shared.patience), at),
+                match place {
+                    Place::First => callers.wait_for_call(&self.shared.patience),
+                    Place::Second => return take(callers.wait_second(&self.shared.patience), at),
+                    Place::Other => return take(callers.wait(&self.shared.patience), at),
                 }
             }
             if let Some(answers) = callers.end() {
@@ -494,21 +502,38 @@ impl State {
         self.depth >= capacity && self.closed.is_none()
     }
 
-    /// Adds a submission to those that wait, whole, up to the most operations of one transaction. Answers where it is.
-    fn join(&mut self, ops: Vec<Op>) -> (Arc<Group<Answers>>, usize) {
+    fn check_open(&self) -> Result<()> {
+        match &self.closed {
+            Some(Closed::ByCaller) => Err(Error::QueueClosed),
+            Some(Closed::GivenUp(why)) => Err(Error::NotApplied { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a submission of the calling thread to those that wait. Answers where it is, and which place the thread has among the threads there.
+    fn join(&mut self, ops: Vec<Op>) -> (Arc<Group<Answers>>, usize, Place) {
+        let (callers, at, is_new) = self.add(ops, Group::new);
+        let place = match is_new {
+            true => Place::First,
+            false if callers.join_second() => Place::Second,
+            false => Place::Other,
+        };
+        (callers, at, place)
+    }
+
+    /// Adds a submission to those that wait, whole, up to the most operations of one transaction. Answers where it is, and whether it is the first there.
+    fn add(&mut self, ops: Vec<Op>, group: impl FnOnce() -> Group<Answers>) -> (Arc<Group<Answers>>, usize, bool) {
         self.depth += 1;
         self.stats.depth_max = self.stats.depth_max.max(self.depth);
-        if self.waiting.back().is_none_or(|batch| batch.ops + ops.len() > BATCH_OPS_MAX) {
+        let is_new = self.waiting.back().is_none_or(|batch| batch.ops + ops.len() > BATCH_OPS_MAX);
+        if is_new {
             let submissions = Vec::with_capacity(BATCH_MOSTLY);
-            self.waiting.push_back(Batch { submissions, ops: 0, callers: Arc::new(Group::new()) });
+            self.waiting.push_back(Batch { submissions, ops: 0, callers: Arc::new(group()) });
         }
         let batch = self.waiting.back_mut().expect("there is one now");
-        if batch.submissions.len() == 1 {
-            batch.callers.join_second();
-        }
         batch.ops += ops.len();
         batch.submissions.push(ops);
-        (Arc::clone(&batch.callers), batch.submissions.len() - 1)
+        (Arc::clone(&batch.callers), batch.submissions.len() - 1, is_new)
     }
 
     /// The batch that waits longest, if it has no more operations than that.

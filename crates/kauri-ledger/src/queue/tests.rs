@@ -1,6 +1,8 @@
 //! The queue against a database that fails, panics or stands still, at every call.
 #![expect(clippy::disallowed_methods, reason = "callers are threads, and the database is a file")]
 
+mod submitter;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
@@ -484,7 +486,7 @@ fn below(mut random: u64) -> impl FnMut(u32) -> u32 {
     }
 }
 
-/// Many callers, each of whom may be the one who writes when something goes wrong. Answers how many were told that they are not
+/// Many callers, threads and tasks, each of whom may be the one who writes when something goes wrong. Answers how many were told that they are not
 /// applied, and how many transactions there were.
 fn check_many_told(seed: u64) -> (usize, u64) {
     let mut below = below(seed);
@@ -499,7 +501,13 @@ fn check_many_told(seed: u64) -> (usize, u64) {
     fixture.orders.order_all(orders.collect());
     let submit = |caller: i64| {
         let ids = (0..25).map(|at| (caller * 25 + at) * 2);
-        ids.map(|id| (id, fixture.queue.submit_batch([insert(id), insert(id + 1)]))).collect::<Vec<_>>()
+        if caller % 4 > 0 {
+            return ids.map(|id| (id, fixture.queue.submit_batch([insert(id), insert(id + 1)]))).collect::<Vec<_>>();
+        }
+        // All of them on their way before one is waited for.
+        let submitter = fixture.queue.submitter().unwrap();
+        let underway: Vec<_> = ids.map(|id| (id, submitter.submit_batch([insert(id), insert(id + 1)]))).collect();
+        underway.into_iter().map(|(id, submitting)| (id, submitting.and_then(Submitting::wait))).collect()
     };
     let answers: Vec<(i64, Result<Applied>)> = std::thread::scope(|scope| {
         let submit = &submit;
