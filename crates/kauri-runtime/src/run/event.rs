@@ -305,9 +305,14 @@ impl Runs {
     pub fn tail(&self, run: RunId, from: u64) -> Result<Tail> {
         self.run(run)?;
         let signal = self.shared().followed(run);
-        Ok(Tail { runs: self.clone(), run, next: from.max(1), signal, seen: 0, has_more: false, is_over: false })
+        let (next, looked) = (from.max(1), Looked::Nothing);
+        Ok(Tail { runs: self.clone(), run, next, signal, seen: 0, looked, is_over: false })
     }
 }
+
+/// After events more come soon: a follower looks again after so long, and only if nothing came asks to be woken. So a stream that flows wakes
+/// nobody, and costs whoever writes it nothing, however many follow; and an event after a pause is seen at once.
+const SOON: Duration = Duration::from_millis(1);
 
 /// A run's events as they come: each once, in order, none left out.
 ///
@@ -320,9 +325,18 @@ pub struct Tail {
     signal: Arc<Signal>,
     /// How often the signal had been raised when the store was last looked at.
     seen: u64,
-    /// The last look ended before the events did.
-    has_more: bool,
+    looked: Looked,
     is_over: bool,
+}
+
+/// What the last look came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Looked {
+    Nothing,
+    /// There were events, and they were all.
+    All,
+    /// It ended before the events did.
+    Some,
 }
 
 impl Tail {
@@ -345,7 +359,11 @@ impl Tail {
             }
             self.next += 1;
         }
-        self.has_more = found.len() == most;
+        self.looked = match found.len() {
+            0 => Looked::Nothing,
+            count if count == most => Looked::Some,
+            _ => Looked::All,
+        };
         self.is_over = last.is_some_and(|last| self.next > last);
         Ok(found)
     }
@@ -358,9 +376,16 @@ impl Tail {
 
     /// Returns when there may be more, or when the time is over; at once if the last look did not see all, or all of the end.
     pub fn wait(&self, most: Option<Duration>) {
-        if !self.is_over && !self.has_more {
-            self.signal.wait(self.seen, most);
+        if self.is_over || self.looked == Looked::Some {
+            return;
         }
+        let mut most = most;
+        if self.looked == Looked::All {
+            let soon = most.map_or(SOON, |most| most.min(SOON));
+            self.signal.nap(self.seen, soon);
+            most = most.map(|most| most - soon);
+        }
+        self.signal.wait(self.seen, most);
     }
 
     /// What is raised when there may be more, for whoever waits for several things.

@@ -142,6 +142,13 @@ impl Signal {
         next.iter().for_each(|next| next.wake());
     }
 
+    /// Returns when this time is over, or at once if it was raised after `seen` was asked for. Whoever raises it meanwhile wakes nobody.
+    pub(crate) fn nap(&self, seen: u64, time: Duration) {
+        if self.count() == seen {
+            Waiter::default().sleep(Some(time));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Bell> {
         self.bell.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -389,6 +396,26 @@ mod tests {
         change.put("rows", *b"kept by one", *b"a value");
         watches.notify(&change);
         assert_eq!(kept.count(), 1);
+    }
+
+    #[test]
+    fn whoever_naps_is_woken_by_nobody_and_misses_nothing() {
+        let signal = Signal::default();
+        let forever = Duration::from_secs(3_600);
+        signal.raise();
+        signal.nap(0, forever);
+        thread::scope(|scope| {
+            let naps = scope.spawn(|| {
+                signal.nap(1, Duration::from_millis(5));
+                signal.wait(1, Some(forever));
+            });
+            until(|| {
+                assert!(signal.lock().due.is_empty(), "nobody is listed while it naps");
+                signal.raise();
+                thread::yield_now();
+                naps.is_finished()
+            });
+        });
     }
 
     #[test]
