@@ -3,15 +3,16 @@
 //! A version is immutable and shares with the one before what did not change: names and types change when a table is made or
 //! dropped, roots in groups of sixteen.
 
+mod names;
 mod roots;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::btree::{self, Root};
 use crate::error::{Error, Result};
 use crate::pins::Pins;
+use names::Named;
 use roots::Roots;
 
 /// How many bytes of a root stand before the types in a row of the catalog's tree.
@@ -31,7 +32,7 @@ pub(crate) fn check_name(name: &str, types: &str, page_bytes: usize) -> Result<(
 /// All tables of one version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    names: Arc<BTreeMap<Box<str>, Entry>>,
+    names: Arc<Named<Entry>>,
     roots: Roots,
     /// Places of dropped tables.
     vacant: Arc<Vec<usize>>,
@@ -41,7 +42,7 @@ pub(crate) struct Catalog {
 
 /// The names of the tables that there are in some versions, to know those versions by.
 #[derive(Debug)]
-pub(crate) struct Names(Arc<BTreeMap<Box<str>, Entry>>);
+pub(crate) struct Names(Arc<Named<Entry>>);
 
 impl Names {
     /// Whether a version has these names, at the same places.
@@ -137,7 +138,7 @@ impl Catalog {
 
     /// The name, the types and the root of a table.
     pub(crate) fn entry(&self, name: &str) -> Option<(&str, &str, Root)> {
-        let (name, entry) = self.names.get_key_value(name)?;
+        let (name, entry) = self.names.get_named(name)?;
         Some((name, &entry.types, self.root(entry.place)))
     }
 
@@ -184,6 +185,6 @@ impl Catalog {
 
     /// The tables with their types and roots, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, Root)> {
-        self.names.iter().map(|(name, entry)| (&**name, &*entry.types, self.root(entry.place)))
+        self.names.iter().map(|(name, entry)| (name, &*entry.types, self.root(entry.place)))
     }
 }
