@@ -28,6 +28,7 @@ use crate::btree::{Pages, PagesMut};
 use crate::error::{Error, Fault, Result};
 use crate::file::StoreFile;
 use crate::free::FreeSet;
+use crate::node::Node;
 use crate::overflow::{Runs, RunsMut};
 use crate::referred::ReferredRuns;
 use crate::sync::{Mutex, lock};
@@ -678,7 +679,7 @@ impl<R: Send + Sync> PagesMut for Pager<R> {
         let copy = self.make()?;
         for _ in 0..TRIES_MAX {
             if let Some((from, to)) = self.writer.from_to(page, copy) {
-                to.copy_from_slice(from);
+                Node::new(from).copy_to(to);
                 self.retire(page);
                 return Ok(copy);
             }

@@ -372,6 +372,14 @@ impl<'a> Node<'a> {
         slots_at(self.field(PREFIX_AT) as usize) + self.count() * SLOT_BYTES + live
     }
 
+    /// Copies the node to another page. What lies between slots and cells means nothing, and stays there.
+    pub(crate) fn copy_to(self, page: &mut [u8]) {
+        let slots_end = slots_at(self.field(PREFIX_AT) as usize) + self.count() * SLOT_BYTES;
+        let cells_at = self.page.len() - self.field(HEAP_AT) as usize;
+        page[..slots_end].copy_from_slice(&self.page[..slots_end]);
+        page[cells_at..].copy_from_slice(&self.page[cells_at..]);
+    }
+
     /// The bytes between slots and cells.
     fn gap_bytes(self) -> usize {
         let slots_end = slots_at(self.field(PREFIX_AT) as usize) + self.count() * SLOT_BYTES;
