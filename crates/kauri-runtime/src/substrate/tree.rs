@@ -14,7 +14,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use kauri_tree::{Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Write, WriteTxn};
+use kauri_tree::{
+    Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Value, Write, WriteTxn,
+};
 
 use super::change::SEQUENCES;
 use super::watch::Watches;
@@ -102,8 +104,8 @@ impl Substrate for TreeSubstrate {
             self.wait(after)?;
             return Ok((self.commit(change)?, Early::default()));
         }
-        if let Some(early) = self.commit_early_at_once(change)? {
-            return Ok((Verdict::Committed(Committed::default()), early));
+        if let Some((appended, early)) = self.commit_early_at_once(change)? {
+            return Ok((Verdict::Committed(Committed { appended, removed: 0 }), early));
         }
         loop {
             let rows = TreeRows(self.newest_with(after)?);
@@ -171,7 +173,7 @@ impl TreeSubstrate {
     /// Commits a change against the newest version, if nobody else writes and no disk is to be waited for: there is nobody to share a sync
     /// with, so it is not staged anew for the store's queue.
     fn commit_at_once(&self, change: &Change) -> Result<Option<Verdict>> {
-        if !self.is_in_memory || !change.appends.is_empty() || change.base.is_none() {
+        if !self.is_in_memory || change.base.is_none() {
             return Ok(None);
         }
         let Some(mut txn) = self.store.try_begin() else { return Ok(None) };
@@ -180,18 +182,19 @@ impl TreeSubstrate {
             return Ok(None);
         }
         write(&mut txn, change)?;
+        let appended = write_appends(&mut txn, &change.appends)?;
         txn.commit_with(change.durability)?;
         self.watches.notify(change);
-        Ok(Some(Verdict::Committed(Committed::default())))
+        Ok(Some(Verdict::Committed(Committed { appended, removed: 0 })))
     }
 
     /// Commits a change early that observed little, if nobody else writes and nothing is in its way: it is compared in the writer's turn
     /// instead, row by row, which costs less than to compare it before, to stage it anew, and to compare it again.
-    fn commit_early_at_once(&self, change: &Arc<Change>) -> Result<Option<Early>> {
+    fn commit_early_at_once(&self, change: &Arc<Change>) -> Result<Option<(Vec<u64>, Early)>> {
         /// Nobody waits long for the turn of whoever compares so many rows of ranges.
         const RANGE_ROWS_MAX: u64 = 16;
         let rows = change.ranges.iter().fold(0_u64, |rows, range| rows.saturating_add(range.rows));
-        if rows > RANGE_ROWS_MAX || !change.appends.is_empty() {
+        if rows > RANGE_ROWS_MAX {
             return Ok(None);
         }
         let Some(mut txn) = self.store.try_begin() else { return Ok(None) };
@@ -200,8 +203,10 @@ impl TreeSubstrate {
             return Ok(None);
         }
         write(&mut txn, change)?;
+        let appended = write_appends(&mut txn, &change.appends)?;
         let (watches, put) = (Arc::clone(&self.watches), Arc::clone(change));
-        Ok(Some(Early::new(txn.commit_early(change.durability, move || watches.notify(&put))?)))
+        let early = txn.commit_early(change.durability, move || watches.notify(&put))?;
+        Ok(Some((appended, Early::new(early))))
     }
 }
 
@@ -217,6 +222,41 @@ fn write(txn: &mut WriteTxn<'_>, change: &Change) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The table of the numbers that were used last.
+const NUMBERS: Bytes = Table::new(SEQUENCES);
+
+/// Writes rows under the next numbers of their sequences, and tells which those are. Each sequence is read and written once.
+fn write_appends(txn: &mut WriteTxn<'_>, appends: &[Append]) -> Result<Vec<u64>> {
+    let mut used: Vec<(&[u8], u64)> = Vec::new();
+    let mut numbers = Vec::with_capacity(appends.len());
+    let mut row_key = Vec::new();
+    for append in appends {
+        let at = match used.iter().position(|(sequence, _)| *sequence == &append.sequence[..]) {
+            Some(at) => at,
+            None => {
+                let last = txn.get(&NUMBERS, &append.sequence)?.map_or(Ok(0), u64::decode)?;
+                used.push((&append.sequence, last));
+                used.len() - 1
+            }
+        };
+        let is_last = || kauri_tree::Error::LastSequence { table: append.table[..].into() };
+        used[at].1 = used[at].1.checked_add(1).ok_or_else(is_last)?;
+        let number = used[at].1;
+        row_key.clear();
+        row_key.extend_from_slice(&append.prefix);
+        row_key.extend_from_slice(&number.to_be_bytes());
+        txn.put(&table(&append.table), &row_key[..], &append.value)?;
+        for (name, value) in &append.also {
+            txn.put(&table(name), &row_key[..], value)?;
+        }
+        numbers.push(number);
+    }
+    for (sequence, last) in used {
+        txn.put(&NUMBERS, sequence, &last.to_le_bytes())?;
+    }
+    Ok(numbers)
 }
 
 /// The change as the store takes it, against a snapshot in which everything observed is so.
@@ -250,7 +290,6 @@ fn observe_range(staged: &Staged<'_>, range: &SeenRange) -> Result<()> {
 }
 
 fn append(staged: &mut Staged<'_>, row: &Append) -> Result<()> {
-    const NUMBERS: Bytes = Table::new(SEQUENCES);
     let also: Vec<Beside<'_>> = row.also.iter().map(|(name, value)| (table(name), &value[..])).collect();
     Ok(staged.append_numbered(Numbered {
         table: &table(&row.table),
