@@ -83,9 +83,9 @@ impl Retry {
         Self { attempts_max: 1, ..Self::default() }
     }
 
-    /// Whether another run follows one of this attempt that ended so.
+    /// Whether another run follows one of this attempt that ended so. None follows a success, whatever `on` says.
     pub(super) fn follows(&self, outcome: Outcome, attempt: u32) -> bool {
-        attempt < self.attempts_max && self.on.contains(outcome)
+        !outcome.is_success() && attempt < self.attempts_max && self.on.contains(outcome)
     }
 
     /// The longest wait after this attempt.
@@ -226,5 +226,7 @@ mod tests {
         assert_eq!((waits[0], waits[1], waits[2], waits[39]), (1, 2, 3, 3));
         assert!(retry.follows(Outcome::ExecutorCrash, 2) && !retry.follows(Outcome::ExecutorCrash, 3));
         assert!(!retry.follows(Outcome::Cancelled, 1) && !Retry::never().follows(Outcome::ScriptError, 1));
+        let success = Outcome::Success { skipped: false };
+        assert!(!Retry { on: Outcomes::PASSING.with(success), ..retry }.follows(success, 1));
     }
 }

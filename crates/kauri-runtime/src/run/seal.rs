@@ -1,5 +1,7 @@
 //! Ends of runs: the terminal event, the outcome, and what follows from it, all in one commit.
 
+use std::time::Duration;
+
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{RunId, Timestamp};
 
@@ -88,17 +90,28 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     unmark(block, &index::running(run.id))?;
     block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
     signal::clear(block, run.id)?;
-    let class = make::class(block, &run.class)?;
-    let is_wanted = !run.is_cancelled && job.deadline.is_none_or(|deadline| now < deadline);
-    if is_wanted && class.class.retry.follows(ending.outcome, run.attempt()) {
-        let wait = shared.jitter(class.class.retry.pause_after(run.attempt()));
-        let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        let due = Timestamp(now.0.saturating_add(wait));
-        follow(block, shared, run, job, Input::Of(run.input_of), Some(due))?;
-    } else {
-        finish(block, job, run, ending.outcome)?;
+    match pause_before_another(block, job.deadline, run, ending.outcome)? {
+        Some(pause) => {
+            let wait = i64::try_from(shared.jitter(pause).as_millis()).unwrap_or(i64::MAX);
+            let due = Timestamp(now.0.saturating_add(wait));
+            follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
+        }
+        None => finish(block, job, run, ending.outcome),
     }
-    Ok(())
+}
+
+/// How long the run waits at most that follows one which ended so, if one does. After a success the class need not be asked.
+fn pause_before_another(
+    block: &Atomic<'_>,
+    deadline: Option<Timestamp>,
+    run: &Run,
+    outcome: Outcome,
+) -> Result<Option<Duration>> {
+    if outcome.is_success() || run.is_cancelled || deadline.is_some_and(|deadline| block.now().wall >= deadline) {
+        return Ok(None);
+    }
+    let retry = make::class(block, &run.class)?.class.retry;
+    Ok(retry.follows(outcome, run.attempt()).then(|| retry.pause_after(run.attempt())))
 }
 
 /// Stages the run that follows one which has failed.
