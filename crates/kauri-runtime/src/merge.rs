@@ -79,13 +79,7 @@ impl<'a> Merge<'a> {
     pub fn next(&mut self) -> Result<Option<MergedRow<'_>>> {
         if self.seen.is_none() {
             // Nothing is merged and nothing taken down.
-            return Ok(match self.base.next()? {
-                Some((key, value)) => {
-                    self.front.given.0 = key.into_owned();
-                    Some((&self.front.given.0, value))
-                }
-                None => None,
-            });
+            return Ok(self.base.next()?.map(|(key, value)| (given(key, &mut self.front.given.0), value)));
         }
         while let Some(row) = self.step(Direction::Forward)? {
             if let (key, Some(value)) = row {
@@ -102,13 +96,7 @@ impl<'a> Merge<'a> {
     /// If the substrate fails.
     pub fn previous(&mut self) -> Result<Option<MergedRow<'_>>> {
         if self.seen.is_none() {
-            return Ok(match self.base.previous()? {
-                Some((key, value)) => {
-                    self.back.given.0 = key.into_owned();
-                    Some((&self.back.given.0, value))
-                }
-                None => None,
-            });
+            return Ok(self.base.previous()?.map(|(key, value)| (given(key, &mut self.back.given.0), value)));
         }
         while let Some(row) = self.step(Direction::Backward)? {
             if let (key, Some(value)) = row {
@@ -166,6 +154,17 @@ impl<'a> Merge<'a> {
             None => other.fetched.take(),
         };
         Ok(())
+    }
+}
+
+/// The key of a row as it is given out: itself if it lies in the snapshot, else where it is kept meanwhile.
+fn given<'a>(key: Cow<'a, [u8]>, kept: &'a mut Vec<u8>) -> &'a [u8] {
+    match key {
+        Cow::Borrowed(key) => key,
+        Cow::Owned(key) => {
+            *kept = key;
+            kept
+        }
     }
 }
 
