@@ -226,6 +226,12 @@ fn run_doctor(options: &DoctorOptions) -> io::Result<()> {
 }
 
 fn tell(outcomes: &[Outcome], goals: &[Goal], file: Option<File>) -> io::Result<()> {
+    if outcomes.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no part of this suite is called so: nothing was measured",
+        ));
+    }
     let mut out = io::stdout().lock();
     report::write_table(outcomes, &mut out)?;
     report::write_goals(goals, &mut out)?;

@@ -201,6 +201,28 @@ pub(crate) fn thread_time() -> Duration {
     Duration::try_from(time).expect("a thread has used no negative time")
 }
 
+/// Does something on the processor that this thread is on. To be moved to another costs it what it has in its caches, and that is the
+/// system's doing.
+#[cfg(target_os = "linux")]
+pub(crate) fn staying<R>(act: impl FnOnce() -> R) -> R {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+    let (before, mut here) = (sched_getaffinity(None), CpuSet::new());
+    here.set(sched_getcpu());
+    // Where it is not allowed it may be moved.
+    let stays = sched_setaffinity(None, &here);
+    let done = act();
+    if let (Ok(()), Ok(before)) = (stays, before) {
+        sched_setaffinity(None, &before).expect("what was allowed before");
+    }
+    done
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn staying<R>(act: impl FnOnce() -> R) -> R {
+    act()
+}
+
 /// The processor time that all threads of this process have used.
 #[cfg(unix)]
 pub(crate) fn process_time() -> Duration {

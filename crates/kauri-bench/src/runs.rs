@@ -16,7 +16,7 @@ use kauri_wire::WorkerId;
 use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType, Level};
 
-use crate::measure::{Estimate, Outcome, Unit, thread_time};
+use crate::measure::{Estimate, Outcome, Unit, staying, thread_time};
 use crate::memory;
 use crate::report::{Bound, Goal};
 use crate::runtime::{raw_group, start};
@@ -67,7 +67,7 @@ type Part = fn(Size, &Path) -> Result<Vec<Outcome>>;
 const PARTS: &[(&str, &str, Part)] = &[
     ("trivial", "trivial runs in memory", |size, _| Ok(vec![trivial(size)?])),
     ("stream", "a long stream of events", |size, _| stream(size)),
-    ("followed", "a stream with followers", |size, _| Ok(vec![followed(size)?])),
+    ("followed", "a stream with followers", |size, _| followed(size)),
     ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead, EACH)?])),
     ("bulk", "durable runs, submitted in bulk", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, EACH)?])),
     ("shared", "durable runs on one thread", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, Some(1))?])),
@@ -190,20 +190,28 @@ fn stream(size: Size) -> Result<Vec<Outcome>> {
     ])
 }
 
-/// Events a second of one stream, alone and with ten followers that read every event: processor time of the writer.
-fn followed(size: Size) -> Result<Outcome> {
-    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+/// Events of one stream, alone and with ten followers that read every event: processor time of the writer. Followers are wherever the
+/// system puts them; the writer stays on its processor, or, for comparison, is moved about too.
+fn followed(size: Size) -> Result<Vec<Outcome>> {
+    let [mut alone, mut watched, mut moved] = [(); 3].map(|()| Vec::new());
     // A tenth of a second each, in which the system may well have other things to do.
     for _ in 0..3 * size.rounds {
-        alone.push(append_cost(size.events / 10, 0)?);
-        watched.push(append_cost(size.events / 10, 10)?);
+        alone.push(append_cost(size.events / 10, 0, true)?);
+        watched.push(append_cost(size.events / 10, 10, true)?);
+        moved.push(append_cost(size.events / 10, 10, false)?);
     }
-    let workload = "an event appended, 100 in a commit, ten followers".to_owned();
-    let peers = vec![("nobody follows", Estimate::of(alone))];
-    Ok(Outcome { workload, unit: Unit::Nanoseconds, ours: Estimate::of(watched), peers })
+    let alone = Estimate::of(alone);
+    let outcome = |workload: &str, ours| {
+        let (workload, peers) = (workload.to_owned(), vec![("nobody follows", alone)]);
+        Outcome { workload, unit: Unit::Nanoseconds, ours: Estimate::of(ours), peers }
+    };
+    Ok(vec![
+        outcome("an event appended, 100 in a commit, ten followers", watched),
+        outcome("the same, by a writer that may be moved", moved),
+    ])
 }
 
-fn append_cost(events: usize, followers: usize) -> Result<f64> {
+fn append_cost(events: usize, followers: usize, stays: bool) -> Result<f64> {
     memory::ready();
     let runtime = start(Store::in_memory()?)?;
     let runs = define(&runtime, CREW)?;
@@ -231,7 +239,12 @@ fn append_cost(events: usize, followers: usize) -> Result<f64> {
         told.send(took).map_err(|_| Halt::Failed("nobody hears".into()))?;
         Ok(done(live))
     });
-    worker.drain()?;
+    // Threads that begin after this would stay too.
+    if stays {
+        staying(|| worker.drain())?
+    } else {
+        worker.drain()?
+    };
     for thread in threads {
         thread.join().map_err(|_| "a follower panicked")?;
     }

@@ -77,6 +77,13 @@ fn bad_arguments_are_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn part_that_there_is_not_is_told() {
+    let output = bench(&["ledger", "--only", "que"]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(text(&output.stderr).contains("no part of this suite is called so"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_file_that_cannot_be_written_is_told_before_the_run() {
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/no such folder/wire.json");
     let output = bench(&["wire", "--json", file]);
@@ -99,6 +106,6 @@ fn runs_prints_a_table_and_writes_rows() {
     let table = text(&output.stdout);
     assert_eq!(table.matches("met  ").count() + table.matches("missed").count(), 7, "{table}");
     let rows: Vec<serde_json::Value> = serde_json::from_reader(std::fs::File::open(file).unwrap()).unwrap();
-    assert_eq!(rows.len(), 10);
+    assert_eq!(rows.len(), 11);
     assert!(rows.iter().all(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{rows:?}");
 }
