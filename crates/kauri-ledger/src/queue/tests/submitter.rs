@@ -112,6 +112,8 @@ fn submitter_refuses_what_a_full_or_closed_queue_does() {
     let first = submit(0).unwrap();
     fixture.until(|stats| stats.depth == 0 && fixture.queue.state().writing);
     let waiting: Vec<Submitting> = (1..=4).map(|id| submit(id).unwrap()).collect();
+    // Whatever fails from here on, nobody is left standing at the gate.
+    let _opened_at_last = OpenAtLast(&fixture.orders);
     assert!(matches!(submit(5), Err(Error::QueueFull)));
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| fixture.queue.close());
