@@ -76,6 +76,7 @@ mod signal;
 mod sink;
 mod step;
 mod submit;
+mod tail;
 mod tree;
 
 pub(crate) use action::Ledger;
@@ -88,7 +89,7 @@ pub use contract::{Contract, NoVersion};
 pub use draft::PAYLOAD_BYTES_MAX;
 pub use drive::Drive;
 pub(crate) use drive::Underway;
-pub use event::{CONTRACT_VERSION, Stored, Tail};
+pub use event::{CONTRACT_VERSION, Stored};
 pub use fan_out::{Enqueued, Skip, work_hash};
 pub use fault::RunFault;
 pub use files::{Files, KeptFile};
@@ -112,4 +113,5 @@ pub use session::{
 pub use sink::{Appended, EventDraft, EventSink, SinkError};
 pub use step::{Divergence, Recorded, Step, StepKind};
 pub use submit::Submitted;
+pub use tail::Tail;
 pub use tree::Tree;
