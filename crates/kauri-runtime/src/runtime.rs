@@ -15,7 +15,7 @@ use crate::metrics::{Counter, Counts, Gauges, Metrics, Spreads};
 use crate::observe::{Observation, Observer};
 use crate::policy::Policy;
 use crate::read::View;
-use crate::run::Recovered;
+use crate::run::{Followed, Recovered};
 use crate::schema::{
     self, DEADLINES, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
@@ -235,8 +235,8 @@ pub(crate) struct Shared {
     pub(crate) stopped: AtomicBool,
     /// What this start found, set once before anybody can ask.
     recovered: std::sync::OnceLock<Recovered>,
-    /// What is raised when a run says something, for all who follow it.
-    followed: Mutex<BTreeMap<RunId, Weak<Signal>>>,
+    /// What those who follow a run have in common.
+    followed: Mutex<BTreeMap<RunId, Weak<Followed>>>,
     /// Where actions of runs are written down.
     pub(crate) ledger: crate::run::Ledger,
     #[cfg(feature = "planted")]
@@ -625,17 +625,17 @@ impl Shared {
         Arc::clone(relay)
     }
 
-    /// What is raised when a run says something: one signal for all who follow the run, so that whoever commits pays for one.
-    pub(crate) fn followed(&self, run: RunId) -> Arc<Signal> {
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(signal) = followed.get(&run).and_then(Weak::upgrade) {
-            return signal;
+    /// What those who follow a run have in common.
+    pub(crate) fn followed(&self, run: RunId) -> Arc<Followed> {
+        let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(followed) = all.get(&run).and_then(Weak::upgrade) {
+            return followed;
         }
-        followed.retain(|_, signal| signal.strong_count() > 0);
-        let signal = Arc::new(Signal::default());
-        followed.insert(run, Arc::downgrade(&signal));
-        self.substrate.watch("events", run.as_bytes(), &signal);
-        signal
+        all.retain(|_, followed| followed.strong_count() > 0);
+        let followed = Arc::<Followed>::default();
+        all.insert(run, Arc::downgrade(&followed));
+        self.substrate.watch("events", run.as_bytes(), &followed.signal);
+        followed
     }
 
     /// Whether a worker's inbox is not here.

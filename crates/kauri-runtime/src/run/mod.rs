@@ -113,5 +113,6 @@ pub use session::{
 pub use sink::{Appended, EventDraft, EventSink, SinkError};
 pub use step::{Divergence, Recorded, Step, StepKind};
 pub use submit::Submitted;
-pub use tail::Tail;
+pub(crate) use tail::Followed;
+pub use tail::{Events, Tail};
 pub use tree::Tree;

@@ -142,11 +142,9 @@ impl Signal {
         next.iter().for_each(|next| next.wake());
     }
 
-    /// Returns when this time is over, or at once if it was raised after `seen` was asked for. Whoever raises it meanwhile wakes nobody.
-    pub(crate) fn nap(&self, seen: u64, time: Duration) {
-        if self.count() == seen {
-            Waiter::default().sleep(Some(time));
-        }
+    /// Returns when this time is over: whoever raises a signal meanwhile wakes nobody.
+    pub(crate) fn nap(time: Duration) {
+        Waiter::default().sleep(Some(time));
     }
 
     fn lock(&self) -> MutexGuard<'_, Bell> {
@@ -401,13 +399,11 @@ mod tests {
     #[test]
     fn whoever_naps_is_woken_by_nobody_and_misses_nothing() {
         let signal = Signal::default();
-        let forever = Duration::from_secs(3_600);
-        signal.raise();
-        signal.nap(0, forever);
         thread::scope(|scope| {
             let naps = scope.spawn(|| {
-                signal.nap(1, Duration::from_millis(5));
-                signal.wait(1, Some(forever));
+                Signal::nap(Duration::from_millis(5));
+                // Raised while it napped: then it does not wait, and nobody need wake it.
+                signal.wait(0, None);
             });
             until(|| {
                 assert!(signal.lock().due.is_empty(), "nobody is listed while it naps");

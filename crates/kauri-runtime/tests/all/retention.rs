@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, EventSink, Keep, Removal, Retry, Runs, Submission, SweptRuns};
+use kauri_runtime::run::{Class, EventSink, Keep, Removal, Retry, RunFault, Runs, Submission, SweptRuns};
 use kauri_runtime::substrate::{Change, KeyRange, Limits, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Error, Policy, Result, Runtime};
@@ -154,6 +154,30 @@ fn sweeps_of_any_size_remove_and_count_the_same_and_tell_of_each_job_once() {
         told.dedup();
         assert_eq!(told.len(), 3, "each once");
     }
+}
+
+#[test]
+fn whoever_follows_a_run_that_is_swept_is_told_so_whatever_is_left_of_it() {
+    let store = filled(1, 100);
+    let (_, runtime, _) = start(&store);
+    let runs = runtime.runs();
+    let run = runs.list(None, 1).unwrap()[0].id;
+    let mut tails = [1, 31, 101].map(|from| runs.tail(run, from).unwrap());
+    assert_eq!(tails[0].next(10).unwrap().len(), 10);
+    let mut is_gone = [false; 3];
+    while runs.sweep(10).unwrap().rows > 0 {
+        for (tail, is_gone) in tails.iter_mut().zip(&mut is_gone) {
+            match tail.next(5) {
+                Ok(some) => assert!(!*is_gone && some.len() <= 5),
+                Err(Error::Run(RunFault::NoRun(id))) => {
+                    assert_eq!(id, run);
+                    *is_gone = true;
+                }
+                other => panic!("expected events or no run, found {other:?}"),
+            }
+        }
+    }
+    assert_eq!(is_gone, [true; 3]);
 }
 
 #[test]

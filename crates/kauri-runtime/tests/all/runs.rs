@@ -1,10 +1,11 @@
 //! Identity, lineage, outcomes and events of runs, claim by claim.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{
     Class, Ending, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Outcomes, Retry, Run, RunFault, Runs,
-    SinkError, State, Submission, Submitted, Takeover,
+    SinkError, State, Submission, Submitted, Tail, Takeover,
 };
 use kauri_runtime::{Error, Policy, Worker};
 use kauri_wire::pack::{Map, MapBuf};
@@ -405,7 +406,7 @@ fn a_tail_misses_nothing_and_doubles_nothing() {
         let mut tail = inside.tail(live.id(), 1)?;
         for number in 0..5 {
             live.append(&[log(&number.to_string()), log("more")])?;
-            // A wait after a commit that was not looked at yet returns at once.
+            // A wait after a commit that was not looked at yet returns soon.
             tail.wait(None);
             let seqs: Vec<u64> = tail.next(10)?.iter().map(|event| event.seq).collect();
             assert_eq!(seqs, [number * 2 + 1, number * 2 + 2]);
@@ -421,8 +422,82 @@ fn a_tail_misses_nothing_and_doubles_nothing() {
         seqs.extend(found.iter().map(|event| event.seq));
     }
     assert_eq!(seqs, (1..=11).collect::<Vec<u64>>());
-    assert_eq!(late.next(100).unwrap().first().map(|event| event.seq), Some(3));
+    assert_eq!(late.next(100).unwrap().iter().next().map(|event| event.seq), Some(3));
     assert!(late.is_over());
+}
+
+/// Those who follow one run share what they read: wherever each of them is, whenever it came and however much it asks for.
+#[test]
+fn any_number_of_tails_each_see_every_event_once() {
+    for seed in 0..40_u64 {
+        let (setup, runs) = setup();
+        let run = submit(&runs).run;
+        let mut chance = seed;
+        let mut below = move |bound: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) % bound
+        };
+        let inside = runs.clone();
+        // Each with the number that comes next.
+        let tails = Arc::new(Mutex::new(Vec::<(Tail, u64)>::new()));
+        let follows = Arc::clone(&tails);
+        let mut worker = crew(&setup, move |live| {
+            let mut tails = follows.lock().unwrap();
+            // Some say much, so that not all of it is kept for others.
+            let length = if seed % 4 == 0 { 20_000 } else { 20 };
+            let mut count = 0_u64;
+            for _ in 0..200 {
+                match below(8) {
+                    0 | 1 => {
+                        let more = 1 + below(20);
+                        let text = "x".repeat(length);
+                        let some: Vec<EventDraft> =
+                            (1..=more).map(|at| log(&format!("{}{text}", count + at))).collect();
+                        live.append(&some)?;
+                        count += more;
+                    }
+                    2 if tails.len() < 12 => {
+                        let from = 1 + below(count + 2);
+                        tails.push((inside.tail(live.id(), from)?, from));
+                    }
+                    3 if below(4) == 0 => drop(tails.pop()),
+                    _ if !tails.is_empty() => {
+                        let (at, most) = (below(tails.len() as u64), below(30));
+                        let (tail, next) = &mut tails[usize::try_from(at).unwrap()];
+                        let found = tail.next(usize::try_from(most).unwrap())?;
+                        let there = (count + 1).saturating_sub(*next).min(most);
+                        assert_eq!(
+                            found.len() as u64,
+                            there,
+                            "seed {seed}: all that are there, up to what is asked for"
+                        );
+                        for event in found.iter() {
+                            assert!(
+                                event.seq == *next
+                                    && event.payload == log(&format!("{next}{}", "x".repeat(length))).payload
+                            );
+                            *next += 1;
+                        }
+                        assert!(!tail.is_over());
+                    }
+                    _ => {}
+                }
+            }
+            well(live)
+        });
+        worker.drain().unwrap();
+        let last = runs.run(run).unwrap().events;
+        for (tail, next) in &mut *tails.lock().unwrap() {
+            while !tail.is_over() {
+                tail.wait(None);
+                for event in tail.next(50).unwrap().iter() {
+                    assert_eq!(event.seq, *next, "seed {seed}");
+                    *next += 1;
+                }
+            }
+            assert_eq!(*next, (last + 1).max(*next), "seed {seed}");
+        }
+    }
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn events(runs: &Runs, args: &Value) -> Answer {
     }
     let run = runs.run(id)?;
     let (mut values, mut bytes) = (Vec::new(), 0);
-    for event in &found {
+    for event in found.iter() {
         if bytes > ANSWER_BYTES {
             break;
         }
