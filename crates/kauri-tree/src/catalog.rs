@@ -136,6 +136,11 @@ impl Catalog {
         self.names.get(name).map(|entry| entry.place)
     }
 
+    /// The names of the types of a table that is there.
+    pub(crate) fn types(&self, name: &str) -> &str {
+        self.names.get(name).map(|entry| &*entry.types).expect("the table is there")
+    }
+
     /// The name, the types and the root of a table.
     pub(crate) fn entry(&self, name: &str) -> Option<(&str, &str, Root)> {
         let (name, entry) = self.names.get_named(name)?;

@@ -144,9 +144,9 @@ impl Body {
 
     /// What follows is done to the table at this place of the catalog.
     #[inline]
-    pub(crate) fn table(&mut self, place: usize, types: impl FnOnce() -> String, name: &str) {
+    pub(crate) fn table<'t>(&mut self, place: usize, types: impl FnOnce() -> &'t str, name: &str) {
         if !self.unfit && self.table != Some(place) {
-            self.name_table(place, &types(), name);
+            self.name_table(place, types(), name);
         }
     }
 
@@ -487,7 +487,7 @@ mod tests {
 
     fn body(key: u8, value_bytes: usize) -> Body {
         let mut body = Body::new(1 << 20);
-        body.table(0, || "bytes to bytes".into(), "rows");
+        body.table(0, || "bytes to bytes", "rows");
         body.put(&[key], &vec![key; value_bytes]);
         body
     }
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn operations_come_back_in_order_and_the_table_is_named_once() {
         let mut written = Body::new(1 << 20);
-        let types = || "t".to_owned();
+        let types = || "t";
         written.table(0, types, "one");
         written.put(b"k", b"v");
         written.table(0, types, "one");
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn long_body_names_values_and_the_ring_counts_them_until_a_checkpoint() {
         let mut body = Body::new(4000);
-        body.table(0, || "t".into(), "n");
+        body.table(0, || "t", "n");
         body.put(b"k", &[0; 900]);
         assert!(!body.prefers_references());
         body.put(b"l", &[0; 100]);
@@ -638,7 +638,7 @@ mod tests {
     #[test]
     fn a_body_that_is_too_long_is_unfit_and_keeps_nothing() {
         let mut body = Body::new(100);
-        body.table(0, || "t".into(), "n");
+        body.table(0, || "t", "n");
         body.put(b"key", &[0; 200]);
         assert!(body.is_unfit() && body.bytes.is_empty() && !body.is_empty());
         body.clear();

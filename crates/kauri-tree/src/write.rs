@@ -422,7 +422,7 @@ impl<'a> WriteTxn<'a> {
                 body.remove(key);
             }
         };
-        self.change_at::<K>(place, table, types, change, log)
+        self.change_at::<K>(place, table, change, log)
     }
 
     fn change<K: Key + ?Sized>(
@@ -434,7 +434,7 @@ impl<'a> WriteTxn<'a> {
     ) -> Result<bool> {
         let state = self.turn.state_mut();
         let place = state.catalog.find_or_make(table, types, state.page_bytes)?;
-        self.change_at::<K>(place, table, types, change, log)
+        self.change_at::<K>(place, table, change, log)
     }
 
     /// Changes the table at this place of the catalog.
@@ -442,7 +442,6 @@ impl<'a> WriteTxn<'a> {
         &mut self,
         place: usize,
         table: &str,
-        types: impl FnOnce() -> String,
         change: impl FnOnce(&mut Pager<Catalog>, &mut Root) -> Result<Old>,
         log: impl FnOnce(&mut Body, &Old),
     ) -> Result<bool> {
@@ -454,7 +453,7 @@ impl<'a> WriteTxn<'a> {
         let old = changed?;
         if let Some(turn) = &mut state.turn {
             if K::BYTEWISE {
-                turn.body.table(place, types, table);
+                turn.body.table(place, || state.catalog.types(table), table);
                 log(&mut turn.body, &old);
             } else {
                 // Without the key's type nobody could do it again.

@@ -82,7 +82,7 @@ const WORD: usize = 8;
 /// Keys of a page with a prefix, put together one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
-    /// The prefix, and behind it what is left of the key before; longer than any key of the page.
+    /// The prefix, and behind it what is left of the key before.
     bytes: Vec<u8>,
     prefix_bytes: usize,
     /// The prefix from its last whole word on, and which bits of that word are the prefix's.
@@ -98,8 +98,10 @@ impl Joiner {
         if prefix.is_empty() {
             return;
         }
-        // A key has less than a quarter of a page; a stride may go beyond it.
-        self.bytes.resize(node.page.len() / 4 + STRIDE, 0);
+        // Room for keys that are a stride beyond it. Longer ones make more: few scans are of keys so long, and many are of one row.
+        if self.bytes.len() < prefix.len() + STRIDE {
+            self.bytes.resize(prefix.len() + STRIDE, 0);
+        }
         self.bytes[..prefix.len()].copy_from_slice(prefix);
         let (_, rest) = prefix.as_chunks::<WORD>();
         let mut word = [0; WORD];
@@ -127,7 +129,12 @@ impl Joiner {
                 target[..WORD].copy_from_slice(&word.to_le_bytes());
                 target[WORD..].copy_from_slice(rest);
             }
-            _ => self.bytes[self.prefix_bytes..end].copy_from_slice(row.suffix()),
+            _ => {
+                if self.bytes.len() < end {
+                    self.bytes.resize(end, 0);
+                }
+                self.bytes[self.prefix_bytes..end].copy_from_slice(row.suffix());
+            }
         }
         &self.bytes[..end]
     }

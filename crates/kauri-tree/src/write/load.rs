@@ -69,7 +69,7 @@ impl WriteTxn<'_> {
         let state = self.turn.state_mut();
         let place = state.catalog.find_or_make(table.name(), Table::<K, V>::types, state.page_bytes)?;
         if let Some(turn) = &mut state.turn {
-            turn.body.table(place, Table::<K, V>::types, table.name());
+            turn.body.table(place, || state.catalog.types(table.name()), table.name());
         }
         let mut loader = Loader::<Of<K>>::new(state.page_bytes);
         let mut count = 0;

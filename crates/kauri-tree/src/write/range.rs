@@ -86,7 +86,7 @@ impl WriteTxn<'_> {
             let keys = if K::BYTEWISE { keys_in::<Of<K>>(&state.pager, root, cut)? } else { None };
             match keys {
                 Some(keys) => {
-                    turn.body.table(place, Table::<K, V>::types, table.name());
+                    turn.body.table(place, || state.catalog.types(table.name()), table.name());
                     keys.iter().for_each(|key| turn.body.remove(key));
                 }
                 None => turn.body.set_unfit(),

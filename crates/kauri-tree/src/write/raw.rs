@@ -48,7 +48,7 @@ impl WriteTxn<'_> {
             let reference = overflow::write(pages, page_bytes, value)?.encode();
             btree::put::<Of<[u8]>>(pages, root, key, node::Value::Overflow(&reference))
         };
-        self.change_at::<[u8]>(place, table, || types, change, |body, _| body.put(key, value))?;
+        self.change_at::<[u8]>(place, table, change, |body, _| body.put(key, value))?;
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl WriteTxn<'_> {
                 body.remove(key);
             }
         };
-        self.change_at::<[u8]>(place, table, || types, change, log)
+        self.change_at::<[u8]>(place, table, change, log)
     }
 
     /// A copy of the value of a key in a table whose keys are in the order of their bytes.

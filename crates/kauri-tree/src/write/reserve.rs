@@ -52,7 +52,7 @@ impl WriteTxn<'_> {
         let place = state.catalog.find_or_make(table, types, page_bytes)?;
         let value = node::Value::Overflow(&reference);
         if let Some(turn) = &mut state.turn {
-            turn.body.table(place, types, table);
+            turn.body.table(place, || state.catalog.types(table), table);
             turn.body.put(key, &resolve(Access::Turn(&state.pager), value)?);
         }
         let change = |pages: &mut Pager<Catalog>, root: &mut Root| btree::put::<Of<K>>(pages, root, key, value);

@@ -94,7 +94,7 @@ impl WriteTxn<'_> {
         let change = |pages: &mut Pager<Catalog>, root: &mut Root| {
             btree::put_located::<Of<K>>(pages, root, row, (key, node::Value::Inline(value)))
         };
-        self.change_at::<K>(place, table, types, change, |body, _| body.put(key, value))?;
+        self.change_at::<K>(place, table, change, |body, _| body.put(key, value))?;
         Ok(())
     }
 }
