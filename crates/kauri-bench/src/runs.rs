@@ -71,6 +71,7 @@ const PARTS: &[(&str, &str, Part)] = &[
     ("durable", "durable runs, 32 in flight", |size, folder| Ok(vec![durable(size, folder, Submit::Ahead, EACH)?])),
     ("bulk", "durable runs, submitted in bulk", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, EACH)?])),
     ("shared", "durable runs on one thread", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, Some(1))?])),
+    ("pair", "durable runs on two threads", |size, folder| Ok(vec![durable(size, folder, Submit::InBulk, Some(2))?])),
     ("asked", "durable runs, one after the other", |size, folder| {
         Ok(vec![durable(size, folder, Submit::AfterTheLast, EACH)?])
     }),
@@ -263,10 +264,12 @@ fn durable(size: Size, folder: &Path, submit: Submit, threads: Option<usize>) ->
     let (name, workload) = match (submit, threads) {
         (Submit::Ahead, _) => ("ahead", "durable runs of three events, 32 driven at a time, submit to seal"),
         (Submit::InBulk, EACH) => ("bulk", "the same, 32 submitted in a commit"),
-        (Submit::InBulk, Some(_)) => ("shared", SHARED),
+        (Submit::InBulk, Some(1)) => ("shared", SHARED),
+        (Submit::InBulk, Some(_)) => ("pair", "the same, workers on two threads"),
         (Submit::AfterTheLast, _) => ("asked", "the same, each submitted when the one before has ended"),
     };
-    for round in 0..size.rounds {
+    // Less than half a second each, in which a disk may well have other things to do.
+    for round in 0..3 * size.rounds {
         raw.push(raw_group(&folder.join(format!("raw-{name}-{round}")), 32, size.durable_runs)?);
         let crew = Crew { workers: 32, threads };
         ours.push(drive_all(&folder.join(format!("{name}-{round}")), crew, size.durable_runs, submit, say_little)?);
