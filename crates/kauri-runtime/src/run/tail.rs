@@ -21,6 +21,9 @@ use crate::substrate::Signal;
 /// nobody, and costs whoever writes it nothing, however many follow; and an event after a pause is seen at once.
 const SOON: Duration = Duration::from_millis(1);
 
+/// The more follow, the longer each of them rests, up to this: all of them together are to be a thousand looks a second, or few more.
+const SOON_MAX: Duration = Duration::from_millis(5);
+
 /// What those who follow a run keep for each other is no more than this.
 const SHARED_BYTES_MAX: usize = 1 << 20;
 
@@ -209,7 +212,9 @@ impl Tail {
         }
         let mut most = most;
         if self.looked == Looked::All {
-            let soon = most.map_or(SOON, |most| most.min(SOON));
+            let followers = u32::try_from(Arc::strong_count(&self.followed)).unwrap_or(u32::MAX);
+            let soon = SOON.saturating_mul(followers).min(SOON_MAX);
+            let soon = most.map_or(soon, |most| most.min(soon));
             Signal::nap(soon);
             most = most.map(|most| most - soon);
         }
