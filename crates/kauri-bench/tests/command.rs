@@ -106,6 +106,6 @@ fn runs_prints_a_table_and_writes_rows() {
     let table = text(&output.stdout);
     assert_eq!(table.matches("met  ").count() + table.matches("missed").count(), 7, "{table}");
     let rows: Vec<serde_json::Value> = serde_json::from_reader(std::fs::File::open(file).unwrap()).unwrap();
-    assert_eq!(rows.len(), 11);
+    assert_eq!(rows.len(), 12);
     assert!(rows.iter().all(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{rows:?}");
 }
