@@ -101,6 +101,8 @@ pub(crate) fn common_bytes(left: &[u8], right: &[u8]) -> usize {
 /// Items in the order of their keys, not yet in one page.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
+    /// A node's items.
+    Whole(Node<'a>),
     /// A node's items with another before the one at this index.
     Inserted(Node<'a>, usize, Item<'a>),
     /// A node's items with another instead of the one at this index.
@@ -131,7 +133,7 @@ impl<'a> Source<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Inserted(node, ..) => node.count() + 1,
-            Self::Replaced(node, ..) => node.count(),
+            Self::Whole(node) | Self::Replaced(node, ..) => node.count(),
             Self::Two(left, right, _) => left.count() + right.count(),
         }
     }
@@ -144,7 +146,7 @@ impl<'a> Source<'a> {
                 std::cmp::Ordering::Greater => Item::of(node, index - 1),
             },
             Self::Replaced(_, at, item) if index == at => item,
-            Self::Replaced(node, ..) => Item::of(node, index),
+            Self::Whole(node) | Self::Replaced(node, ..) => Item::of(node, index),
             Self::Two(left, right, separator) => match index.checked_sub(left.count()) {
                 None => Item::of(left, index),
                 Some(0) if !right.is_leaf() => Item { start: &[], rest: separator, ..Item::of(right, 0) },
@@ -157,6 +159,7 @@ impl<'a> Source<'a> {
     fn pieces(&self, start: usize, end: usize) -> [Piece<'a>; 3] {
         // Where the piece of one item is; how many items of the first node are before it, and of the second behind it.
         let (left, right, one, skipped) = match *self {
+            Self::Whole(node) => return [Piece::Node(node, start..end), Piece::One(None), Piece::One(None)],
             Self::Inserted(node, at, _) => (node, node, at, at),
             Self::Replaced(node, at, _) => (node, node, at, at + 1),
             Self::Two(left, right, _) if right.is_leaf() => {
@@ -178,7 +181,9 @@ impl<'a> Source<'a> {
 
     pub(crate) fn level(&self) -> u8 {
         match self {
-            Self::Inserted(node, ..) | Self::Replaced(node, ..) | Self::Two(node, ..) => node.level(),
+            Self::Whole(node) | Self::Inserted(node, ..) | Self::Replaced(node, ..) | Self::Two(node, ..) => {
+                node.level()
+            }
         }
     }
 
@@ -218,7 +223,7 @@ impl<'a> Source<'a> {
         let fit = self.fit_of(0, self.len(), bytewise);
         match self {
             Self::Inserted(..) => fit.bytes(fit.good_prefix()) <= page_bytes,
-            Self::Replaced(..) | Self::Two(..) => fit.least_bytes() <= page_bytes,
+            Self::Whole(_) | Self::Replaced(..) | Self::Two(..) => fit.least_bytes() <= page_bytes,
         }
     }
 }

@@ -313,6 +313,17 @@ impl<'a> Node<'a> {
         if bytes == 0 { Some(key) } else { key.strip_prefix(self.prefix()) }
     }
 
+    /// Whether so many keys have so much in common, and no prefix, that their heads tell them not apart. Pages that grow have no prefix until
+    /// they are made anew, and those at the end of a tree that only grows there would not be before they are full: so it is asked now and then.
+    pub(crate) fn wants_prefix(self) -> bool {
+        const COUNT_MIN: usize = 8;
+        let (count, first) = (self.count(), usize::from(!self.is_leaf()));
+        self.field(PREFIX_AT) == 0
+            && count >= COUNT_MIN
+            && count.is_power_of_two()
+            && common_bytes(self.suffix(first), self.suffix(count - 1)) >= size_of::<u32>()
+    }
+
     /// The first slot from `first` on whose key is not less, and whether it is this key.
     #[inline]
     fn find_suffix(self, suffix: &[u8], first: usize) -> (usize, bool) {
