@@ -1,18 +1,20 @@
 //! The keeper: a thread of the store's own for what no caller should wait for; and the scribe, another.
 //!
 //! The keeper makes checkpoints beside the writer when the log is half full, and syncs what was committed with
-//! [`Durability::Flush`](crate::Durability::Flush) in time. The scribe writes early commits, one group after the other, while those who made
-//! them go on. Each is started when there is first something to do, so a store that is only read, or little written, has none.
+//! [`Durability::Flush`](crate::Durability::Flush) in time. The scribe writes early commits and does [errands](crate::Errand), one group after the
+//! other, while those who made them go on. Each is started when there is first something to do, so a store that is only read, or little
+//! written, has none.
 
 #![expect(clippy::disallowed_methods, reason = "the keeper is a driver: it has a thread and looks at the clock")]
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::early::Letter;
-use crate::store::Inner;
+use crate::store::{Inner, Store};
 
 /// The keeper of one store.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ pub(crate) struct Keeper {
     scribe: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where the scribe finds what to write.
+/// Where the scribe finds what to do.
 #[derive(Debug, Default)]
 struct Tray {
     pile: Mutex<Pile>,
@@ -32,11 +34,20 @@ struct Tray {
 
 #[derive(Debug, Default)]
 struct Pile {
-    /// At most two for each who commits early.
-    letters: VecDeque<Arc<Letter>>,
+    /// At most two for each who commits early, and one to lead.
+    orders: VecDeque<Order>,
     /// The scribe sleeps.
     is_asleep: bool,
     stop: bool,
+}
+
+/// What the scribe is asked for.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// To make an early commit durable.
+    Write(Arc<Letter>),
+    /// To lead what waits in the store's queue.
+    Lead,
 }
 
 /// Where the keeper is told what to do.
@@ -87,28 +98,29 @@ impl Keeper {
         thread.is_some()
     }
 
-    /// Asks for an early commit to be written.
-    pub(crate) fn ask_scribe(&self, store: &Arc<Inner>, letter: &Arc<Letter>) {
+    /// Asks the scribe for something, and tells whether there is one. It is given a handle that does not keep the store open.
+    pub(crate) fn ask_scribe(&self, store: impl FnOnce() -> Store, order: Order) -> bool {
         let mut scribe = lock(&self.scribe);
-        if scribe.is_none() {
-            let (tray, store) = (Arc::clone(&self.tray), Arc::clone(store));
+        if scribe.is_none() && !lock(&self.tray.pile).stop {
+            let (tray, store) = (Arc::clone(&self.tray), store());
             let builder = std::thread::Builder::new().name("kauri-scribe".to_owned());
-            // Without one, whoever waits for the commit writes it.
+            // Without one, whoever waits for it does it.
             *scribe = builder.spawn(move || tray.serve(&store)).ok();
         }
-        if scribe.is_some() {
-            self.tray.put(Arc::clone(letter));
-        }
+        scribe.is_some() && self.tray.put(order)
     }
 
-    /// Ends the keeper and the scribe, and waits for them.
+    /// Ends the keeper and the scribe, when it has done what it was asked for, and waits for them.
     pub(crate) fn stop(&self) {
         lock(&self.desk.orders).stop = true;
         self.desk.rung.notify_one();
         lock(&self.tray.pile).stop = true;
         self.tray.rung.notify_one();
         for thread in [&self.thread, &self.scribe] {
-            if let Some(thread) = lock(thread).take() {
+            // Not with the lock, which whoever ends may want.
+            let thread = lock(thread).take();
+            // It may be this one: it has dropped the last handle, of somebody who heard from it.
+            if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
                 // A panic of theirs was reported where it happened; what was committed does not depend on them.
                 let _ = thread.join();
             }
@@ -117,27 +129,36 @@ impl Keeper {
 }
 
 impl Tray {
-    fn put(&self, letter: Arc<Letter>) {
+    /// Tells whether the scribe will find it.
+    fn put(&self, order: Order) -> bool {
         let mut pile = lock(&self.pile);
-        pile.letters.push_back(letter);
+        if pile.stop {
+            return false;
+        }
+        pile.orders.push_back(order);
         // Waking nobody is a call to the system, and whoever writes looks again.
         if std::mem::take(&mut pile.is_asleep) {
             self.rung.notify_one();
         }
+        true
     }
 
-    fn serve(&self, store: &Inner) {
-        while let Some(letter) = self.next() {
-            store.write_unheard(&letter);
+    fn serve(&self, store: &Store) {
+        while let Some(order) = self.next() {
+            match order {
+                Order::Write(letter) => store.inner().write_unheard(&letter),
+                // Whoever waits for what a panic has ended was told, and others may come.
+                Order::Lead => drop(catch_unwind(AssertUnwindSafe(|| store.queue().lead(store)))),
+            }
         }
     }
 
-    /// Waits until there is something to write; `None` is the end.
-    fn next(&self) -> Option<Arc<Letter>> {
+    /// Waits until there is something to do; `None` is the end.
+    fn next(&self) -> Option<Order> {
         let mut pile = lock(&self.pile);
         loop {
-            if let Some(letter) = pile.letters.pop_front() {
-                return Some(letter);
+            if let Some(order) = pile.orders.pop_front() {
+                return Some(order);
             }
             if pile.stop {
                 return None;

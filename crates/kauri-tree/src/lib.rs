@@ -53,7 +53,7 @@
     feature = "checkpoint",
     doc = "| copy a store, back it up, bring a copy up to date | [`Store::fork`], [`Snapshot::checkpoint_to`], [`Options::restore`], [`Store::checkpoint_since`], [`Store::restore_from`] |"
 )]
-//! | trade durability for speed | [`Durability`], [`Store::commit_early`] |
+//! | trade durability for speed | [`Durability`], [`Store::commit_early`], [`Store::post`] |
 //! | look after it | [`Store::stat`], [`Store::verify`], [`Store::compact`] |
 //! | know what went wrong | [`Error`] |
 //!
@@ -130,6 +130,7 @@ mod cursor;
 mod diff;
 mod durable;
 mod early;
+mod errand;
 mod error;
 mod file;
 #[cfg(feature = "checkpoint")]
@@ -191,6 +192,7 @@ pub use cursor::{Cursor, Position};
 pub use diff::{Diff, Difference, TableChange, TableDiff};
 pub use durable::Durability;
 pub use early::Early;
+pub use errand::{Errand, Posted};
 pub use error::{Error, Fault, Result};
 #[cfg(feature = "multi")]
 pub use multi::{MultiTable, Pair, ReadMulti, Values, WriteMulti};

@@ -150,6 +150,13 @@ mod bugs {
         SyncNothing,
         /// What is to be synced soon is never synced.
         ForgetFlush,
+        // Errands.
+        /// What an errand did that was not to stay stays.
+        KeepUnwantedErrand,
+        /// Errands that are done again are done on top of the first time.
+        DoErrandTwice,
+        /// Whoever hears of an errand hears of it before it is committed.
+        TellErrandTooSoon,
         // Records of pages.
         /// Pages that a record says were written are believed to be there.
         TrustPagesRecord,

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! change ──> queue ──> the first in it leads: waits for the disk and for the writer's turn, takes all that have come by then,
-//!                      ──> validates and applies one after the other, in one transaction ──> one commit ──> answers
+//! errand ──>           ──> validates and applies one after the other, in one transaction ──> one commit ──> answers
 //! ```
+//!
+//! Whoever commits a change waits for its answer, and leads if nobody does. Whoever posts an errand does not: the store's scribe leads.
 //!
 //! While a leader waits for its commit to be durable, the next one gathers: what comes meanwhile could not be written sooner, and in one
 //! transaction each page is copied once for all of it. If that is much, it is applied meanwhile. When the disk is idle again, those who
@@ -17,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::change::{Outcome, Work};
 use crate::durable::Durability;
+use crate::errand::{Errand, Posted};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::validate;
@@ -34,7 +37,7 @@ const YIELDS_MAX: usize = 32;
 /// Of a group so small nobody is waited for.
 const SMALL_GROUP: usize = 4;
 
-/// Changes that wait, and whether somebody is about to take them.
+/// Changes and errands that wait, and whether somebody is about to take them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
@@ -42,7 +45,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// At most one for each thread.
+    /// Changes, at most one for each thread; and errands.
     entries: VecDeque<Entry>,
     /// The staged bytes of all of them.
     bytes: usize,
@@ -52,17 +55,47 @@ struct Waiting {
     led: bool,
 }
 
-/// A change, and where its answer is waited for.
+/// A change or an errand, and where its answer is waited for.
 #[derive(Debug)]
 struct Entry {
-    work: Work,
+    task: Task,
     /// Until it is answered.
     desk: Option<Arc<Desk>>,
+    /// Somebody waits for the answer, or is about to, and can be told to lead.
+    is_attended: bool,
 }
 
-/// Where whoever committed a change waits.
+/// What is to be done in the writer's turn.
+#[derive(Debug)]
+enum Task {
+    Change(Work),
+    Errand(Errand),
+    /// It was done, or will never be.
+    None,
+}
+
+impl Task {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Change(work) => work.staged_bytes,
+            Self::Errand(errand) => errand.bytes,
+            Self::None => 0,
+        }
+    }
+
+    /// How durable it wants to be, if it writes something.
+    fn durability(&self) -> Option<Durability> {
+        match self {
+            Self::Change(work) => work.writes().then_some(work.durability),
+            Self::Errand(errand) => Some(errand.durability),
+            Self::None => None,
+        }
+    }
+}
+
+/// Where whoever committed a change, or posted an errand, waits.
 #[derive(Debug, Default)]
-struct Desk {
+pub(crate) struct Desk {
     news: Mutex<News>,
     changed: Condvar,
 }
@@ -81,11 +114,11 @@ enum Told {
     Nothing,
     /// To lead the next group, in which the own change will be.
     Lead,
-    /// How it ended. The work goes back to the thread that made it: memory is given back soonest where it was taken.
-    Answer(Answer, Work),
+    /// How it ended. The task goes back to the thread that made it: memory is given back soonest where it was taken.
+    Answer(Answer, Task),
 }
 
-/// How a change ended; a panic in the code of its types is a panic of the thread that wanted it.
+/// How a task ended; a panic in its code, or in that of its types, is a panic of the thread that wanted it.
 #[derive(Debug)]
 enum Answer {
     Outcome(Result<Outcome>),
@@ -99,22 +132,77 @@ impl Answer {
             Self::Panic(panic) => resume_unwind(panic),
         }
     }
+
+    fn is_committed(&self) -> bool {
+        matches!(self, Self::Outcome(Ok(outcome)) if outcome.is_committed())
+    }
+
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Outcome(Ok(outcome)) if !outcome.is_committed())
+    }
 }
 
 impl Queue {
     /// Commits a change, together with others that wait. Whoever calls holds the snapshot that it was made against until this
     /// returns: validation relies on the pages of that version.
     pub(crate) fn commit(&self, store: &Store, work: Work) -> Result<Outcome> {
+        self.commit_task(store, Task::Change(work))
+    }
+
+    /// Does an errand, together with others that wait.
+    pub(crate) fn perform(&self, store: &Store, errand: Errand) -> Result<Outcome> {
+        self.commit_task(store, Task::Errand(errand))
+    }
+
+    fn commit_task(&self, store: &Store, task: Task) -> Result<Outcome> {
         let desk = Arc::new(Desk::default());
-        if self.push(Entry { work, desk: Some(Arc::clone(&desk)) }) {
+        let entry = Entry { task, desk: Some(Arc::clone(&desk)), is_attended: true };
+        let mut waiting = self.lock();
+        waiting.push(entry);
+        let leads = !std::mem::replace(&mut waiting.led, true);
+        drop(waiting);
+        self.wait(store, &desk, leads)
+    }
+
+    /// Hands in an errand. The scribe leads it, if nobody else does; if there is none, whoever comes first.
+    pub(crate) fn post(&self, store: &Store, errand: Errand) -> Posted {
+        let desk = Arc::new(Desk::default());
+        let entry = Entry { task: Task::Errand(errand), desk: Some(Arc::clone(&desk)), is_attended: false };
+        let mut waiting = self.lock();
+        waiting.push(entry);
+        if !waiting.led {
+            waiting.led = store.let_scribe_lead();
+        }
+        drop(waiting);
+        Posted { desk, store: store.downgrade() }
+    }
+
+    /// Waits until an errand is done; does it, if nobody is about to.
+    pub(crate) fn settle(&self, store: &Store, desk: &Arc<Desk>) -> Result<Outcome> {
+        let leads = !desk.has_news() && self.attend(desk);
+        self.wait(store, desk, leads)
+    }
+
+    /// Notes that somebody waits for an errand. Tells whether that one is to lead: it was not taken, and nobody else is about to.
+    fn attend(&self, desk: &Arc<Desk>) -> bool {
+        let mut waiting = self.lock();
+        let is_own = |entry: &&mut Entry| entry.desk.as_ref().is_some_and(|of| Arc::ptr_eq(of, desk));
+        let Some(own) = waiting.entries.iter_mut().find(is_own) else { return false };
+        own.is_attended = true;
+        !std::mem::replace(&mut waiting.led, true)
+    }
+
+    /// Waits for an answer, and leads if it is to.
+    fn wait(&self, store: &Store, desk: &Desk, leads: bool) -> Result<Outcome> {
+        if leads {
             self.lead(store);
         }
         loop {
             match desk.wait() {
                 Told::Nothing => {}
                 Told::Lead => self.lead(store),
-                Told::Answer(answer, work) => {
-                    drop(work);
+                Told::Answer(answer, task) => {
+                    drop(task);
                     return answer.into_outcome();
                 }
             }
@@ -125,25 +213,24 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a change into the queue, and tells whether its owner is to lead.
-    fn push(&self, entry: Entry) -> bool {
-        let mut waiting = self.lock();
-        waiting.bytes += entry.work.staged_bytes;
-        waiting.entries.push_back(entry);
-        !std::mem::replace(&mut waiting.led, true)
-    }
-
     /// Takes the writer's turn, and commits what waits by then.
-    fn lead(&self, store: &Store) {
+    pub(crate) fn lead(&self, store: &Store) {
         let lead = Lead(self);
         if self.is_shared() {
             store.wait_for_round();
             self.gather();
         }
         let txn = store.begin();
-        let group = self.take();
+        let group = self.take(store);
         std::mem::forget(lead);
         commit_group(store, txn, group);
+    }
+
+    /// Does what nobody has done: nobody else will.
+    pub(crate) fn finish(&self, store: &Store) {
+        while !self.lock().entries.is_empty() {
+            self.lead(store);
+        }
     }
 
     /// Whether several commit at a time, and not much: then it is worth gathering.
@@ -171,23 +258,34 @@ impl Queue {
         }
     }
 
-    /// Takes a group. What is left is led by the first of it; the next one to come leads if nothing is.
-    fn take(&self) -> Vec<Entry> {
+    /// Takes a group. What is left is led by the first of it that somebody attends to, or by the scribe; the next one to come leads if
+    /// nothing is left, or nobody is there to lead it.
+    fn take(&self, store: &Store) -> Vec<Entry> {
         let mut waiting = self.lock();
         let (mut group, mut bytes) = (Vec::new(), 0);
         while bytes < GROUP_BYTES_MAX
             && let Some(entry) = waiting.entries.pop_front()
         {
-            bytes += entry.work.staged_bytes;
+            bytes += entry.task.bytes();
             group.push(entry);
         }
         waiting.bytes -= bytes;
         waiting.taken = group.len();
-        match waiting.entries.front() {
-            Some(next) => next.tell(Told::Lead),
-            None => waiting.led = false,
-        }
+        waiting.led = match waiting.entries.iter().find(|entry| entry.is_attended) {
+            Some(next) => {
+                next.tell(Told::Lead);
+                true
+            }
+            None => !waiting.entries.is_empty() && store.let_scribe_lead(),
+        };
         group
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.task.bytes();
+        self.entries.push_back(entry);
     }
 }
 
@@ -211,9 +309,19 @@ impl Entry {
         }
     }
 
+    /// Does what comes when it is durable.
+    fn say_then(&mut self, answer: &Answer) {
+        if let (Task::Errand(errand), true) = (&mut self.task, answer.is_committed())
+            && let Some(then) = errand.take_then()
+        {
+            // It is durable, whatever whoever hears of it does.
+            let _ = guarded(then);
+        }
+    }
+
     fn answer(mut self, answer: Answer) {
-        let work = std::mem::take(&mut self.work);
-        self.tell(Told::Answer(answer, work));
+        let task = std::mem::replace(&mut self.task, Task::None);
+        self.tell(Told::Answer(answer, task));
         self.desk = None;
     }
 }
@@ -222,7 +330,7 @@ impl Drop for Entry {
     /// Whoever waits gets an answer, whatever happened to the leader.
     fn drop(&mut self) {
         let panic = Answer::Panic(Box::new("the thread that committed for others panicked"));
-        self.tell(Told::Answer(panic, Work::default()));
+        self.tell(Told::Answer(panic, Task::None));
     }
 }
 
@@ -242,6 +350,18 @@ impl Desk {
         }
     }
 
+    /// The answer that was given.
+    pub(crate) fn answer(&self) -> Result<Outcome> {
+        match std::mem::take(&mut self.lock().told) {
+            Told::Answer(answer, _) => answer.into_outcome(),
+            Told::Nothing | Told::Lead => unreachable!("nothing waits in the queue of a store that is closed"),
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        !matches!(self.lock().told, Told::Nothing)
+    }
+
     /// What there is to be told, as soon as there is something.
     fn wait(&self) -> Told {
         let mut news = self.lock();
@@ -255,45 +375,64 @@ impl Desk {
 }
 
 /// Commits a group in one transaction, and answers everybody in it.
-fn commit_group<'a>(store: &'a Store, mut txn: WriteTxn<'a>, group: Vec<Entry>) {
-    let answers = match apply_plain(&mut txn, &group) {
-        Some(answers) => answers,
-        None => {
-            // One of them failed half-way. From the start then, each in a nest of its own, so that the others stay whole.
-            drop(txn);
-            txn = store.begin();
-            group.iter().map(|entry| apply_nested(&mut txn, &entry.work)).collect()
-        }
-    };
-    let mut ended = end_transaction(store, txn, &group, &answers).err();
-    let has_failed = ended.is_some();
-    for (entry, answer) in group.into_iter().zip(answers) {
-        entry.answer(match (has_failed, answer) {
+fn commit_group<'a>(store: &'a Store, txn: WriteTxn<'a>, mut group: Vec<Entry>) {
+    let (txn, answers) = apply(store, txn, &mut group);
+    if planted!(TellErrandTooSoon) {
+        group.iter_mut().zip(&answers).for_each(|(entry, answer)| entry.say_then(answer));
+    }
+    let ended = end_transaction(store, txn, &group, &answers);
+    answer_all(group.into_iter().zip(answers), ended);
+}
+
+/// Does what a group wants.
+fn apply<'a>(store: &'a Store, mut txn: WriteTxn<'a>, group: &mut [Entry]) -> (WriteTxn<'a>, Vec<Answer>) {
+    if let Some(answers) = apply_plain(&mut txn, group) {
+        return (txn, answers);
+    }
+    // One of them failed half-way. From the start then, each in a nest of its own, so that the others stay whole.
+    if !planted!(DoErrandTwice) {
+        drop(txn);
+        txn = store.begin();
+    }
+    let answers = group.iter_mut().map(|entry| apply_nested(&mut txn, &mut entry.task)).collect();
+    (txn, answers)
+}
+
+/// Answers everybody in a group. What was done counts for nothing if its commit failed.
+fn answer_all(group: impl IntoIterator<Item = (Entry, Answer)>, ended: Result<()>) {
+    let (has_failed, mut why) = (ended.is_err(), ended.err());
+    let mut answers: Vec<(Entry, Answer)> = group.into_iter().collect();
+    for (entry, answer) in &mut answers {
+        if has_failed && matches!(answer, Answer::Outcome(Ok(_))) {
             // The disk's own words can be told once.
-            (true, Answer::Outcome(Ok(_))) => Answer::Outcome(Err(ended.take().unwrap_or(Error::Broken))),
-            (_, answer) => answer,
-        });
+            *answer = Answer::Outcome(Err(why.take().unwrap_or(Error::Broken)));
+        }
+        entry.say_then(answer);
+    }
+    // The last first: whoever settles many begins with the first, and is woken once.
+    for (entry, answer) in answers.into_iter().rev() {
+        entry.answer(answer);
     }
 }
 
 /// Commits what was written, and waits until conflicts can be seen.
 fn end_transaction(store: &Store, txn: WriteTxn<'_>, group: &[Entry], answers: &[Answer]) -> Result<()> {
-    let is = |answer: &Answer, wanted: fn(&Outcome) -> bool| match answer {
-        Answer::Outcome(Ok(outcome)) => wanted(outcome),
-        Answer::Outcome(Err(_)) | Answer::Panic(_) => false,
-    };
-    let committed = group.iter().zip(answers).filter(|(_, answer)| is(answer, Outcome::is_committed));
-    let wrote = committed.map(|(entry, _)| &entry.work).filter(|work| work.writes());
-    match wrote.map(|work| work.durability).reduce(stronger) {
+    match durability_of(group, answers) {
         Some(durability) => txn.commit_with(durability)?,
         None => drop(txn),
     }
-    match answers.iter().any(|answer| is(answer, |outcome| !outcome.is_committed())) {
+    match answers.iter().any(Answer::is_conflict) {
         // Whoever is told of a conflict looks again at once, and would find the old version and the same conflict until what
         // conflicts is published.
         true => store.wait_for_published(),
         false => Ok(()),
     }
+}
+
+/// How durable a group is to be, if anything of it is to be written.
+fn durability_of(group: &[Entry], answers: &[Answer]) -> Option<Durability> {
+    let committed = group.iter().zip(answers).filter(|(_, answer)| answer.is_committed());
+    committed.filter_map(|(entry, _)| entry.task.durability()).reduce(stronger)
 }
 
 fn stronger(left: Durability, right: Durability) -> Durability {
@@ -304,32 +443,52 @@ fn stronger(left: Durability, right: Durability) -> Durability {
     }
 }
 
-/// Validates and applies changes one after the other. `None` if one failed when a part of it may have been written.
-fn apply_plain(txn: &mut WriteTxn<'_>, group: &[Entry]) -> Option<Vec<Answer>> {
+/// Does one task after the other. `None` if one failed, or was not to stay, when a part of it may have been written.
+fn apply_plain(txn: &mut WriteTxn<'_>, group: &mut [Entry]) -> Option<Vec<Answer>> {
     let mut answers = Vec::with_capacity(group.len());
-    for Entry { work, .. } in group {
-        answers.push(match guarded(|| validate::conflict(txn, work)) {
-            Ok(Ok(Some(conflict))) => Answer::Outcome(Ok(conflict)),
-            Ok(Ok(None)) => match guarded(|| validate::apply(txn, work)) {
-                Ok(Ok(outcome)) => Answer::Outcome(Ok(outcome)),
-                Ok(Err(_)) | Err(_) => return None,
+    for Entry { task, .. } in group {
+        let applied = match task {
+            Task::Change(work) => match guarded(|| validate::conflict(txn, work)) {
+                Ok(Ok(None)) => guarded(|| validate::apply(txn, work)),
+                // It is found out before anything is written.
+                found => {
+                    answers.push(match found {
+                        Ok(Ok(conflict)) => Answer::Outcome(Ok(conflict.expect("one was found"))),
+                        Ok(Err(error)) => Answer::Outcome(Err(error)),
+                        Err(panic) => Answer::Panic(panic),
+                    });
+                    continue;
+                }
             },
-            Ok(Err(error)) => Answer::Outcome(Err(error)),
-            Err(panic) => Answer::Panic(panic),
-        });
+            Task::Errand(errand) => guarded(|| errand.work(txn)),
+            Task::None => unreachable!("it is done once"),
+        };
+        match applied {
+            Ok(Ok(outcome)) if outcome.is_committed() || planted!(KeepUnwantedErrand) => {
+                answers.push(Answer::Outcome(Ok(outcome)));
+            }
+            Ok(_) | Err(_) => return None,
+        }
     }
     Some(answers)
 }
 
-/// Validates and applies a change in a nested transaction, which vanishes if it fails.
-fn apply_nested(txn: &mut WriteTxn<'_>, work: &Work) -> Answer {
+/// Does a task in a nested transaction, which vanishes if it fails or is not to stay.
+fn apply_nested(txn: &mut WriteTxn<'_>, task: &mut Task) -> Answer {
     let applied = guarded(|| {
         let mut nest = txn.nest();
-        if let Some(conflict) = validate::conflict(&nest, work)? {
-            return Ok(conflict);
+        let outcome = match task {
+            Task::Change(work) => match validate::conflict(&nest, work)? {
+                Some(conflict) => conflict,
+                None => validate::apply(&mut nest, work)?,
+            },
+            Task::Errand(errand) => errand.work(&mut nest)?,
+            Task::None => unreachable!("it is done once"),
+        };
+        if outcome.is_committed() {
+            nest.commit()?;
         }
-        let outcome = validate::apply(&mut nest, work)?;
-        nest.commit().map(|()| outcome)
+        Ok(outcome)
     });
     applied.map_or_else(Answer::Panic, Answer::Outcome)
 }

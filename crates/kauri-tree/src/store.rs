@@ -1,7 +1,7 @@
 //! The store: one set of tables, many readers, one writer at a time.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use kauri_arena::{Arena, Stamp};
 
@@ -12,7 +12,7 @@ use crate::durable::{Durability, Durable, Pending, Turn};
 use crate::early::Letter;
 use crate::error::{Error, Result};
 use crate::group::Until;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Order};
 use crate::log::Ring;
 use crate::meta::LOG_PAGE;
 use crate::open::{self, Opened};
@@ -270,6 +270,27 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
+    /// What closes the store with the last of its handles; the scribe's does not count.
+    _open: Option<Arc<Open>>,
+}
+
+/// Closes the store when it is dropped.
+struct Open(Arc<Shared>);
+
+/// What finds a store as long as somebody has a handle.
+pub(crate) struct WeakStore(Weak<Shared>);
+
+impl WeakStore {
+    /// A handle that does not keep the store open.
+    pub(crate) fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(|shared| Store { shared, _open: None })
+    }
+}
+
+impl fmt::Debug for WeakStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakStore").finish_non_exhaustive()
+    }
 }
 
 /// What the handles of a store share.
@@ -289,15 +310,17 @@ pub(crate) struct Inner {
     durable: Option<Durable>,
 }
 
-impl Drop for Shared {
+impl Drop for Open {
     /// Leaves the log empty, so that opening the store again has nothing to do.
     fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
+        let Self(shared) = self;
+        if let Some(keeper) = &shared.keeper {
             keeper.stop();
         }
-        if let Some(durable) = &self.inner.durable {
+        shared.queue.finish(&Store { shared: Arc::clone(shared), _open: None });
+        if let Some(durable) = &shared.inner.durable {
             // What was committed is in the log. Failing to copy it to the pages loses nothing.
-            let _ = durable.close(&mut self.inner.state.lock());
+            let _ = durable.close(&mut shared.inner.state.lock());
         }
     }
 }
@@ -405,7 +428,8 @@ impl Store {
     fn new(state: State, arena: Arc<Arena<Catalog>>, durable: Option<Durable>, keeper: bool) -> Self {
         let inner = Arc::new(Inner { state: parking_lot::Mutex::new(state), durable });
         let keeper = keeper.then(Keeper::default);
-        Self { shared: Arc::new(Shared { arena, inner, keeper, queue: Queue::default(), watches: Arc::default() }) }
+        let shared = Arc::new(Shared { arena, inner, keeper, queue: Queue::default(), watches: Arc::default() });
+        Self { _open: Some(Arc::new(Open(Arc::clone(&shared)))), shared }
     }
 
     /// Writes everything that was committed to its pages, empties the log, and gives the room of free pages back to the disk where many lie
@@ -501,9 +525,26 @@ impl Store {
 
     /// Lets the scribe make an early commit durable, if there is one.
     pub(crate) fn ask_scribe(&self, letter: &Arc<Letter>) {
-        if let Some(keeper) = &self.shared.keeper {
-            keeper.ask_scribe(&self.shared.inner, letter);
-        }
+        self.order(|| Order::Write(Arc::clone(letter)));
+    }
+
+    /// Lets the scribe lead what waits in the queue. Tells whether there is one.
+    pub(crate) fn let_scribe_lead(&self) -> bool {
+        self.order(|| Order::Lead)
+    }
+
+    fn order(&self, order: impl FnOnce() -> Order) -> bool {
+        self.shared.keeper.as_ref().is_some_and(|keeper| keeper.ask_scribe(|| self.unopened(), order()))
+    }
+
+    /// A handle that does not keep the store open.
+    fn unopened(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), _open: None }
+    }
+
+    /// What finds the store as long as somebody has a handle.
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.shared))
     }
 
     /// A store in memory, with the default [`Options`].

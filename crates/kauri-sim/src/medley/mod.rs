@@ -11,7 +11,7 @@ mod timed;
 mod whole;
 
 use kauri_tree::disk::MemoryDisk;
-use kauri_tree::{Change, Options, Read, Store, Write, WriteTxn};
+use kauri_tree::{Change, Errand, Options, Outcome as Done, Read, Store, Write, WriteTxn};
 
 use crate::twin::{Chance, Outcome, same, words};
 use pairs::Pairs;
@@ -123,6 +123,7 @@ impl<C: Chance> Medley<C> {
         match self.chance.below(8) {
             0..2 => self.one_change(store),
             2 => self.two_changes(store),
+            3 => self.errands(store),
             _ => self.transaction(store),
         }
     }
@@ -157,6 +158,32 @@ impl<C: Chance> Medley<C> {
         Ok(change)
     }
 
+    /// Errands that are done together, some of which find at their end that they were not to be.
+    fn errands(&mut self, store: &Store) -> Outcome {
+        let mut posted = Vec::new();
+        for _ in 0..=self.chance.below(5) {
+            let rows: Vec<_> = (0..self.chance.below(4))
+                .map(|_| (rows::key(&mut self.chance), rows::value(&mut self.chance)))
+                .collect();
+            let stays = self.chance.below(4) > 0;
+            if stays {
+                rows.iter().for_each(|(key, value)| self.model.rows.put(key.clone(), value.clone()));
+            }
+            let errand = Errand::new(move |txn| {
+                rows.iter().try_for_each(|(key, value)| rows::put(txn, key, value))?;
+                Ok(match stays {
+                    true => Done::Committed { sequences: Vec::new() },
+                    false => Done::Conflict { table: "rows".into(), key: Box::default() },
+                })
+            });
+            posted.push((store.post(errand), stays));
+        }
+        for (posted, stays) in posted {
+            same("whether an errand stays", posted.settle().map_err(words)?.is_committed(), stays)?;
+        }
+        Ok(())
+    }
+
     /// A change that has looked at rows, and another that commits before it: they are in conflict if it wrote where that looked.
     fn two_changes(&mut self, store: &Store) -> Outcome {
         let [read, written] = [(); 2].map(|()| rows::key(&mut self.chance));
@@ -166,8 +193,8 @@ impl<C: Chance> Medley<C> {
             _ => self.model.rows.looks_at(&late, &read, &written)?,
         };
         let longer = self.model.rows.longer(&written);
-        rows::put(&mut early, &written, &longer)?;
-        rows::put(&mut late, b"late", &longer)?;
+        rows::put(&mut early, &written, &longer).map_err(words)?;
+        rows::put(&mut late, b"late", &longer).map_err(words)?;
         same("whether the first commits", store.commit(early).map_err(words)?.is_committed(), true)?;
         let is_committed = store.commit(late).map_err(words)?.is_committed();
         same("whether a change commits that had looked at rows", is_committed, !looks)?;

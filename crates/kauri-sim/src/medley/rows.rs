@@ -46,8 +46,8 @@ pub(super) fn value(chance: &mut impl Chance) -> Vec<u8> {
     (first..first + bytes).map(|byte| (byte % 251).to_le_bytes()[0]).collect()
 }
 
-pub(super) fn put(to: &mut impl Write, key: &[u8], value: &[u8]) -> Outcome {
-    to.put(&ROWS, key, value).map_err(words)
+pub(super) fn put(to: &mut impl Write, key: &[u8], value: &[u8]) -> kauri_tree::Result<()> {
+    to.put(&ROWS, key, value)
 }
 
 /// A cursor's moves and changes. Cursors of transactions and of changes do the same, and share no trait for what they write.

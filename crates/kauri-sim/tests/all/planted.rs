@@ -5,14 +5,14 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use kauri_sim::{Explorer, Medley, Rng, StoreTrial, Twin, TwinShape};
 use kauri_tree::disk::testing::{Call, TwistedDisk};
 use kauri_tree::disk::{Disk, MemoryDisk};
-use kauri_tree::{Bug, Durability, Options, Read, Store, Table, Write, plant};
+use kauri_tree::{Bug, Durability, Errand, Options, Outcome, Read, Store, Table, Write, plant};
 
 use crate::store;
 
@@ -151,9 +151,24 @@ fn commit_and_look(
     commits: &AtomicU64,
 ) -> Result<(), String> {
     let words = |error: kauri_tree::Error| error.to_string();
-    let mut txn = store.begin();
-    txn.put(&DONE, (worker, number), ()).map_err(words)?;
-    txn.commit().map_err(words)?;
+    if number.is_multiple_of(2) {
+        let mut txn = store.begin();
+        txn.put(&DONE, (worker, number), ()).map_err(words)?;
+        txn.commit().map_err(words)?;
+    } else {
+        let ((told, hears), own) = (mpsc::channel(), store.clone());
+        let errand = Errand::new(move |txn| {
+            txn.put(&DONE, (worker, number), ())?;
+            Ok(Outcome::Committed { sequences: Vec::new() })
+        });
+        let then = move || drop(told.send(own.snapshot().contains(&DONE, (worker, number))));
+        if !store.post(errand.then(then)).settle().map_err(words)?.is_committed() {
+            return Err(format!("errand {number} of worker {worker} did not stay"));
+        }
+        if !hears.try_recv().map_err(|_| "nobody heard of an errand")?.map_err(words)? {
+            return Err(format!("errand {number} of worker {worker} was told and is not seen"));
+        }
+    }
     commits.fetch_add(1, Ordering::Relaxed);
     if number.is_multiple_of(8) {
         seen_is_written(store, disk)?;
@@ -285,6 +300,9 @@ bugs! {
     publish_before_durable_is_found: PublishBeforeDurable,
     sync_nothing_is_found: SyncNothing,
     forget_flush_is_found: ForgetFlush,
+    keep_unwanted_errand_is_found: KeepUnwantedErrand,
+    do_errand_twice_is_found: DoErrandTwice,
+    tell_errand_too_soon_is_found: TellErrandTooSoon,
     trust_pages_record_is_found: TrustPagesRecord,
     forget_written_through_is_found: ForgetWrittenThrough,
     trust_sync_after_failure_is_found: TrustSyncAfterFailure,

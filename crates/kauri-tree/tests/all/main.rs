@@ -9,6 +9,7 @@ mod compacts;
 mod cursors;
 mod diffs;
 mod early;
+mod errands;
 mod files;
 #[cfg(feature = "checkpoint")]
 mod forks;
