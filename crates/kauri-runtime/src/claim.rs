@@ -179,7 +179,7 @@ pub(crate) fn forget_what_is_gone(substrate: &dyn Substrate) -> Result<()> {
         if change.is_empty() {
             return Ok(());
         }
-        if let Verdict::Committed(_) = substrate.commit(&change)? {
+        if let Verdict::Committed(_) = substrate.commit(&change.into())? {
             return Ok(());
         }
     }

@@ -132,7 +132,7 @@ pub(crate) fn commit(bug: Bug, substrate: &dyn Substrate, change: &Change) -> Re
         Bug::EventsApart if change.writes.contains_key(&EVENTS) => return commit_events_first(substrate, &change),
         _ => plant_in_runs(bug, &mut change),
     }
-    substrate.commit(&change)
+    substrate.commit(&change.into())
 }
 
 /// What bugs of jobs and runs do to a change.
@@ -172,8 +172,8 @@ fn commit_events_first(substrate: &dyn Substrate, change: &Change) -> Result<Ver
     first.appends.clear();
     second.writes.remove(&EVENTS);
     second.base = None;
-    match substrate.commit(&first)? {
-        Verdict::Committed(_) => substrate.commit(&second),
+    match substrate.commit(&first.into())? {
+        Verdict::Committed(_) => substrate.commit(&second.into()),
         conflict @ Verdict::Conflict(_) => Ok(conflict),
     }
 }
@@ -200,8 +200,8 @@ fn commit_twice(substrate: &dyn Substrate, change: &Change) -> Result<Verdict> {
     second.appends.clear();
     second.ranges.retain(|range| range.table == INBOX);
     second.reads.retain(|table, _| *table == LEASES || *table == INBOX);
-    match substrate.commit(&first)? {
-        Verdict::Committed(committed) => match substrate.commit(&second)? {
+    match substrate.commit(&first.into())? {
+        Verdict::Committed(committed) => match substrate.commit(&second.into())? {
             Verdict::Committed(_) => Ok(Verdict::Committed(committed)),
             conflict @ Verdict::Conflict(_) => Ok(conflict),
         },

@@ -220,7 +220,7 @@ impl Step {
         change.reads.clear();
         change.ranges.clear();
         let found = digest(&change.writes);
-        match fork.commit(&change)? {
+        match fork.commit(&change.into())? {
             Verdict::Committed(_) => Ok(difference(&self.rows, &found)),
             Verdict::Conflict(conflict) => Err(Error::Conflict(conflict)),
         }

@@ -20,7 +20,8 @@ use crate::schema::{
     self, DEADLINES, INBOX, OUTBOX, RUNS, SEQUENCES, TABLES, TIMER_DEADLINES, TIMERS, TableSpec, URGENT,
 };
 use crate::substrate::{
-    Append, Bytes, Change, Committed, Early, KeyRange, Limits, Rows, Seen, Signal, Substrate, Verdict, prefix_end,
+    Append, Bytes, Change, Committed, Early, KeyRange, Limits, Posted, Rows, Seen, Signal, Substrate, Verdict,
+    prefix_end,
 };
 use crate::time::{Chance, Clock, Mono, Now};
 
@@ -194,7 +195,7 @@ fn begin_incarnation(substrate: &dyn Substrate) -> Result<u64> {
         let mut change = Change::default();
         change.expect(SEQUENCES, NAME, Seen::of(last.as_deref()));
         change.put(SEQUENCES, NAME, (used + 1).to_le_bytes());
-        if let Verdict::Committed(_) = substrate.commit(&change)? {
+        if let Verdict::Committed(_) = substrate.commit(&change.into())? {
             return Ok(used + 1);
         }
     }
@@ -371,7 +372,7 @@ impl Runtime {
             let flags = wishes.iter().fold(Flags::NONE, |flags, wish| flags | wish.flags());
             change.durability = policy.durability(flags);
             let plan = shared.stage_wishes(&mut change, wishes);
-            match shared.commit(&change)? {
+            match shared.commit(&change.into())? {
                 Verdict::Committed(committed) => return Ok((value, plan.sent(&committed))),
                 Verdict::Conflict(conflict) => {
                     shared.meet(&conflict, pass, None);
@@ -529,7 +530,7 @@ impl Shared {
         self.flow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn commit(&self, change: &Change) -> Result<Verdict> {
+    pub(crate) fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         let verdict = self.commit_to_substrate(change)?;
         if let Verdict::Committed(_) = &verdict {
             self.tell_runs(change);
@@ -560,7 +561,25 @@ impl Shared {
         Ok(())
     }
 
-    fn commit_to_substrate(&self, change: &Change) -> Result<Verdict> {
+    /// As `commit`, but what becomes of it is told by [`settle`](Self::settle).
+    pub(crate) fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        #[cfg(feature = "planted")]
+        if self.planted.is_some() {
+            return self.commit_to_substrate(change).map(Posted::done);
+        }
+        self.substrate.post(change)
+    }
+
+    /// Returns when a change that was handed in is durable, or met a conflict.
+    pub(crate) fn settle(&self, posted: Posted, change: &Change) -> Result<Verdict> {
+        let verdict = self.substrate.settle(posted)?;
+        if let Verdict::Committed(_) = &verdict {
+            self.tell_runs(change);
+        }
+        Ok(verdict)
+    }
+
+    fn commit_to_substrate(&self, change: &Arc<Change>) -> Result<Verdict> {
         #[cfg(feature = "planted")]
         if let Some(bug) = self.planted {
             return crate::planted::commit(bug, &*self.substrate, change);
@@ -709,7 +728,7 @@ impl Shared {
             let Some((mut change, value)) = make(&*rows)? else { return Ok(None) };
             change.base = rows.version();
             drop(rows);
-            match self.commit(&change)? {
+            match self.commit(&change.into())? {
                 Verdict::Committed(committed) => return Ok(Some((committed, value))),
                 Verdict::Conflict(conflict) => {
                     self.meet(&conflict, pass, None);

@@ -138,7 +138,7 @@ pub(crate) fn ensure_version(substrate: &dyn Substrate, expected: SchemaVersion,
         change.expect(APP_STATE, SchemaVersion::KEY, Seen::Absent);
         change.put(APP_STATE, SchemaVersion::KEY, expected.encode());
         // If somebody else was first, we look at what they wrote.
-        if let Verdict::Committed(_) = substrate.commit(&change)? {
+        if let Verdict::Committed(_) = substrate.commit(&change.into())? {
             return Ok(());
         }
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!(matches!(ensure_version(&model, version(1), true), Err(Error::OtherSchema { .. })));
         let mut change = Change::default();
         change.put(APP_STATE, SchemaVersion::KEY, *b"RSV1\0\0\0\0");
-        let _ = model.commit(&change).unwrap();
+        let _ = model.commit(&change.into()).unwrap();
         assert!(matches!(ensure_version(&model, version(0), true), Err(Error::BadMarker(_))));
     }
 }

@@ -56,7 +56,7 @@ use self::dawdle::Dawdle;
 use crate::error::{Conflict, Error, Result};
 use crate::runtime::{Builder, Runtime};
 use crate::schema::LEASES;
-use crate::substrate::{Change, Early, Limits, ModelSubstrate, Rows, Signal, Substrate, Verdict};
+use crate::substrate::{Change, Early, Limits, ModelSubstrate, Posted, Rows, Signal, Substrate, Verdict};
 use crate::time::{Chance, Clock, Mono, Now};
 use crate::worker::{Rest, Worker};
 
@@ -594,7 +594,7 @@ impl Faulty {
     fn show_everything(&self) -> Result<()> {
         let mut nothing = Change { durability: Durability::None, ..Change::default() };
         nothing.remove(LEASES, *b"nobody's");
-        self.noting(self.inner.commit(&nothing)).map(drop)
+        self.noting(self.inner.commit(&nothing.into())).map(drop)
     }
 
     /// Makes a commit, with whatever goes wrong before and after it.
@@ -625,6 +625,23 @@ impl Faulty {
     }
 }
 
+impl Faulty {
+    /// Waits for what is on its way: others run, or everything dies, before it is durable, or after that and before anybody was told.
+    fn on_its_way<T>(&self, wait: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.draw(FaultKind::Preemption, |faults| faults.preemption) {
+            interlude(&self.state, 1)?;
+        }
+        if self.draw(FaultKind::CrashEarly, |faults| faults.crash_before) {
+            return Err(self.crash(FaultKind::CrashEarly));
+        }
+        let waited = self.noting(wait())?;
+        if self.draw(FaultKind::CrashAfter, |faults| faults.crash_after) {
+            return Err(self.crash(FaultKind::CrashAfter));
+        }
+        Ok(waited)
+    }
+}
+
 /// Others run.
 fn interlude(state: &Mutex<State>, ticks: usize) -> Result<()> {
     for _ in 0..ticks {
@@ -641,7 +658,7 @@ impl Substrate for Faulty {
         self.inner.snapshot()
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         self.around(|| self.inner.commit(change), Verdict::Conflict)
     }
 
@@ -655,24 +672,24 @@ impl Substrate for Faulty {
         self.inner.snapshot_with(early)
     }
 
-    /// What was committed early is on its way: others run, or everything dies, before it is durable, or after that and before anybody was
-    /// told.
     fn wait(&self, early: &Early) -> Result<()> {
         self.check()?;
-        if early.is_done() {
-            return self.inner.wait(early);
+        match early.is_done() {
+            true => self.inner.wait(early),
+            false => self.on_its_way(|| self.inner.wait(early)),
         }
-        if self.draw(FaultKind::Preemption, |faults| faults.preemption) {
-            interlude(&self.state, 1)?;
+    }
+
+    fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        self.around(|| self.inner.post(change), |conflict| Posted::done(Verdict::Conflict(conflict)))
+    }
+
+    fn settle(&self, posted: Posted) -> Result<Verdict> {
+        self.check()?;
+        match posted.is_done() {
+            true => self.inner.settle(posted),
+            false => self.on_its_way(|| self.inner.settle(posted)),
         }
-        if self.draw(FaultKind::CrashEarly, |faults| faults.crash_before) {
-            return Err(self.crash(FaultKind::CrashEarly));
-        }
-        self.noting(self.inner.wait(early))?;
-        if self.draw(FaultKind::CrashAfter, |faults| faults.crash_after) {
-            return Err(self.crash(FaultKind::CrashAfter));
-        }
-        Ok(())
     }
 
     fn limits(&self) -> Limits {

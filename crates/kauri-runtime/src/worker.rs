@@ -399,7 +399,7 @@ impl Worker {
         let mut change = Change { base: rows.version(), durability: Durability::None, ..Change::default() };
         drop(rows);
         let Some(held) = found.stage(&mut change, self.id, &lease) else { return Ok(Rest::Idle) };
-        match shared.commit(&change)? {
+        match shared.commit(&change.into())? {
             Verdict::Committed(_) => {
                 if found.is_cut {
                     shared.raise_relay(self.id);

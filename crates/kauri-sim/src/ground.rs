@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kauri_runtime::substrate::{Change, Early, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
+use kauri_runtime::substrate::{Change, Early, Limits, Posted, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::{FaultKind, Ground};
 use kauri_runtime::{Error, Result};
 use kauri_tree::Options;
@@ -105,7 +105,7 @@ impl Substrate for Watched {
         self.inner.snapshot()
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         self.begin();
         self.inner.commit(change)
     }
@@ -122,6 +122,16 @@ impl Substrate for Watched {
     fn wait(&self, early: &Early) -> Result<()> {
         self.begin();
         self.inner.wait(early)
+    }
+
+    fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        self.begin();
+        self.inner.post(change)
+    }
+
+    fn settle(&self, posted: Posted) -> Result<Verdict> {
+        self.begin();
+        self.inner.settle(posted)
     }
 
     fn limits(&self) -> Limits {

@@ -90,7 +90,7 @@ impl LiveRun {
         is_same
     }
 
-    /// Commits a change if the run is still ours. Tells whether it was.
+    /// Commits a change if the run is still ours. Tells whether it was; or is, as far as is known, if the change was handed in.
     fn land(
         &mut self,
         mut change: Change,
@@ -128,12 +128,16 @@ impl LiveRun {
             return Ok(true);
         }
         change.durability = self.driver.policy.durability(Flags::DURABLE);
-        let row = change.writes.get(&RUNS).and_then(|rows| rows.get(&self.run.id.as_bytes()[..])).cloned().flatten();
-        let verdict = match ahead {
-            Some(ahead) => ahead.commit(&self.shared, change)?,
-            None => self.shared.commit(&change)?,
+        let change = match ahead {
+            Some(ahead) => match ahead.post(&self.shared, change)? {
+                Some(change) => change,
+                // What becomes of it is seen later, and this may be said again then: so it stays as it is.
+                None => return Ok(true),
+            },
+            None => change,
         };
-        match verdict {
+        let row = change.writes.get(&RUNS).and_then(|rows| rows.get(&self.run.id.as_bytes()[..])).cloned().flatten();
+        match self.shared.commit(&change.into())? {
             Verdict::Committed(_) => {
                 if let Some(row) = row.filter(|_| lasting == Lasting::On) {
                     self.row = row;
@@ -209,12 +213,6 @@ impl LiveRun {
         Ok(rows.get(&LEASES, &key)?.as_deref() == Some(&self.driver.held.row[..]))
     }
 
-    /// Ends the run, unless it is not ours any more.
-    pub(super) fn end(&mut self, ending: &Ending, ahead: &mut Ahead<'_>) -> Result<bool, Halt> {
-        let job = Arc::clone(&self.job);
-        self.conclude(Some(ahead), ending_with(ending, job))
-    }
-
     /// Ends the run while its driver has still something to do. What the driver answers then about the end counts for nothing.
     ///
     /// # Errors
@@ -223,8 +221,7 @@ impl LiveRun {
         if self.concluded.is_some() {
             return Err(SinkError::Sealed);
         }
-        let job = Arc::clone(&self.job);
-        let concluded = self.conclude(None, ending_with(ending, job)).map_err(Halt::into_error);
+        let concluded = self.conclude(&LastWord::End(ending.clone()), None).map_err(Halt::into_error);
         let answer = match &concluded {
             Ok(true) => Ok(()),
             Ok(false) => Err(SinkError::Lost),
@@ -235,32 +232,53 @@ impl LiveRun {
         answer
     }
 
-    /// Lets the run wait, unless it is not ours any more or what it waits for has come.
-    pub(super) fn park(&mut self, ahead: &mut Ahead<'_>) -> Result<bool, Halt> {
-        let Some(park) = self.park.take() else { return Ok(false) };
-        self.conclude(Some(ahead), |block, shared, run, stop| {
-            if let Some(ending) = cancelled(block.now().wall, run, stop) {
-                return Ok(seal::seal(block, shared, run, &ending)?);
-            }
-            run.state = State::Parked;
-            run.message = 0;
-            unmark(block, &index::running(run.id))?;
-            stage_park(block, run, &park)
+    /// What is left to say when the driver has come back; nothing, if the run is somebody else's.
+    pub(super) fn last_word(&mut self, result: Result<Ending, Halt>) -> Result<Option<LastWord>> {
+        let now = self.now().wall;
+        let end = |outcome, words: &str| Some(LastWord::End(Ending::failure(now, outcome, words)));
+        Ok(match result {
+            Ok(ending) => Some(LastWord::End(ending)),
+            Err(Halt::Parked) => self.park.take().map(LastWord::Park),
+            Err(Halt::Lost) => None,
+            Err(Halt::Cancelled) => end(Outcome::Cancelled, "it was cancelled"),
+            Err(Halt::Failed(why)) => Some(self.failure(&why)),
+            Err(Halt::Diverged(divergence)) => end(Outcome::VersionMismatch, &divergence.to_string()),
+            Err(Halt::Runtime(error)) if error.is_refusal() => Some(self.failure(&error.to_string())),
+            Err(Halt::Runtime(error)) => return Err(error),
         })
     }
 
-    /// Commits the driver's last word on the run, with the end of its message and lease. Tells whether the run was still ours.
-    fn conclude(
-        &mut self,
-        mut ahead: Option<&mut Ahead<'_>>,
-        mut make: impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt>,
-    ) -> Result<bool, Halt> {
-        for pass in 1..=PASSES_MAX {
+    /// The end of a run whose script has failed.
+    pub(super) fn failure(&self, why: &str) -> LastWord {
+        LastWord::End(Ending::failure(self.now().wall, Outcome::ScriptError, why))
+    }
+
+    /// Commits the driver's last word on the run, with the end of its message and lease: unless the run is not ours any more, or what it is
+    /// to wait for has come. Tells whether it was ours.
+    pub(super) fn conclude(&mut self, word: &LastWord, ahead: Option<&mut Ahead<'_>>) -> Result<bool, Halt> {
+        self.try_conclude(1, word, ahead)
+    }
+
+    /// The same, after it was handed in and met a conflict.
+    pub(super) fn conclude_again(&mut self, word: &LastWord) -> Result<bool, Halt> {
+        match self.meet(1) {
+            Ok(()) => self.try_conclude(2, word, None),
+            Err(Halt::Lost) => Ok(false),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    fn try_conclude(&mut self, first: u32, word: &LastWord, mut ahead: Option<&mut Ahead<'_>>) -> Result<bool, Halt> {
+        for pass in first..=PASSES_MAX {
             let stop = self.stop;
             if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
                 return Ok(false);
             }
-            let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| make(block, shared, run, stop);
+            let job = Arc::clone(&self.job);
+            let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| match word {
+                LastWord::End(ending) => stage_end(block, shared, run, (ending, &job), stop),
+                LastWord::Park(park) => stage_wait(block, shared, run, park, stop),
+            };
             let result = match self.try_commit(&mut make, Lasting::Over, ahead.as_deref_mut()) {
                 Ok(Some(())) => return Ok(true),
                 Ok(None) => {
@@ -340,24 +358,51 @@ pub(super) fn record(
     Ok(step::record(block, run, &step)?)
 }
 
+/// The last that a driver says of a run.
+#[derive(Debug)]
+pub(super) enum LastWord {
+    /// How it ended.
+    End(Ending),
+    /// What it waits for.
+    Park(Park),
+}
+
 /// Stages the end of a run.
-fn ending_with(
-    ending: &Ending,
-    job: Arc<Job>,
-) -> impl FnMut(&mut Atomic<'_>, &Shared, &mut Run, Option<Stop>) -> Result<(), Halt> {
-    move |block, shared, run, stop| {
-        let cancelled = cancelled(block.now().wall, run, stop);
-        let ending = match &cancelled {
-            // Whatever it says of its end: it was stopped. What it finished all the same is finished.
-            Some(cancelled) if !ending.outcome.is_success() => cancelled,
-            _ => ending,
-        };
-        // An end that contradicts itself is a fault of whoever drives; one that can never be written may be any script's.
-        seal::seal_of(block, shared, Job::clone(&job), run, ending).map_err(|error| match error.is_refusal() {
-            true => error.into(),
-            false => Halt::Runtime(error),
-        })
+fn stage_end(
+    block: &mut Atomic<'_>,
+    shared: &Shared,
+    run: &mut Run,
+    (ending, job): (&Ending, &Job),
+    stop: Option<Stop>,
+) -> Result<(), Halt> {
+    let cancelled = cancelled(block.now().wall, run, stop);
+    let ending = match &cancelled {
+        // Whatever it says of its end: it was stopped. What it finished all the same is finished.
+        Some(cancelled) if !ending.outcome.is_success() => cancelled,
+        _ => ending,
+    };
+    // An end that contradicts itself is a fault of whoever drives; one that can never be written may be any script's.
+    seal::seal_of(block, shared, job.clone(), run, ending).map_err(|error| match error.is_refusal() {
+        true => error.into(),
+        false => Halt::Runtime(error),
+    })
+}
+
+/// Stages that a run waits.
+fn stage_wait(
+    block: &mut Atomic<'_>,
+    shared: &Shared,
+    run: &mut Run,
+    park: &Park,
+    stop: Option<Stop>,
+) -> Result<(), Halt> {
+    if let Some(ending) = cancelled(block.now().wall, run, stop) {
+        return Ok(seal::seal(block, shared, run, &ending)?);
     }
+    run.state = State::Parked;
+    run.message = 0;
+    unmark(block, &index::running(run.id))?;
+    stage_park(block, run, park)
 }
 
 /// How a run ends that was stopped from outside.

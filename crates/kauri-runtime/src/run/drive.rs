@@ -8,6 +8,7 @@ use kauri_tree::Durability;
 use kauri_wire::{Flags, InboxKey, Key, MessageRef, Timestamp, WorkerId};
 
 use super::class::{ClassRow, Takeover};
+use super::commit::LastWord;
 use super::job::Job;
 use super::live::{Driver, Halt, LiveRun, Loaded};
 use super::make::{self, mark, stage_run, unmark};
@@ -25,7 +26,7 @@ use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
 use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
-use crate::substrate::{Change, Early, Rows, Seen, Verdict};
+use crate::substrate::{Change, Posted, Rows, Seen, Verdict};
 use crate::time::Mono;
 use crate::worker::{Pace, Rest, Tick, Work, Worker};
 
@@ -62,17 +63,23 @@ impl Runtime {
 /// A run to be driven, and the message that asked for it.
 type Going = (Box<LiveRun>, Claimed);
 
-/// A commit that was not waited for.
-type Landed = (Early, Arc<Change>);
+/// A change that was handed in.
+type Landing = (Posted, Arc<Change>);
 
-/// What a worker has committed and not waited for, so that the others of its thread have their turn meanwhile.
+/// What a worker has handed in and not waited for, so that the others of its thread have their turn meanwhile.
 pub(crate) struct Underway {
-    early: Early,
-    change: Arc<Change>,
-    /// The message that is done with, if one is.
-    done: Option<Claimed>,
+    landing: Landing,
+    /// The run that is done with, if one is.
+    last: Option<Last>,
     /// What it goes on with: a run that has begun when this is durable, and not before.
     next: Option<Going>,
+}
+
+/// A run that is done with, as far as is known: its last word is on its way, and is said again if it meets a conflict.
+struct Last {
+    live: Box<LiveRun>,
+    claimed: Claimed,
+    word: LastWord,
 }
 
 /// The run that a worker goes on with: claimed in the commit that ends the one before, so that a worker that keeps up pays one commit
@@ -85,8 +92,8 @@ pub(super) struct Ahead<'a> {
     taken: Option<Taken>,
     /// Whether the commit is waited for.
     pace: Pace,
-    /// The commit, if it was not waited for.
-    landed: Option<Landed>,
+    /// The change, if it was handed in.
+    landing: Option<Landing>,
 }
 
 struct Taken {
@@ -128,11 +135,13 @@ impl Ahead<'_> {
         taken.held.is_some()
     }
 
-    /// Commits what is staged.
-    pub(super) fn commit(&mut self, shared: &Shared, change: Change) -> Result<Verdict> {
-        let (verdict, landed) = commit_at(self.pace, shared, change)?;
-        self.landed = landed;
-        Ok(verdict)
+    /// Hands in what is staged, if others are to have their turn meanwhile; else it is given back.
+    pub(super) fn post(&mut self, shared: &Shared, change: Change) -> Result<Option<Change>> {
+        if !is_posted(self.pace, &change) {
+            return Ok(Some(change));
+        }
+        self.landing = Some(post(shared, change)?);
+        Ok(None)
     }
 
     /// After a conflict, which may be about the next run: this one ends alone.
@@ -143,15 +152,14 @@ impl Ahead<'_> {
     }
 }
 
-/// Commits a change, and waits for it unless others are to have their turn meanwhile: then it is answered what to wait for.
-fn commit_at(pace: Pace, shared: &Shared, change: Change) -> Result<(Verdict, Option<Landed>)> {
-    if pace != Pace::InTurns || change.durability != Durability::Sync {
-        return Ok((shared.commit(&change)?, None));
-    }
+/// Whether a change is handed in and not waited for.
+fn is_posted(pace: Pace, change: &Change) -> bool {
+    pace == Pace::InTurns && change.durability == Durability::Sync
+}
+
+fn post(shared: &Shared, change: Change) -> Result<Landing> {
     let change = Arc::new(change);
-    let (verdict, early) = shared.commit_early(&change, &Early::default())?;
-    let is_committed = matches!(verdict, Verdict::Committed(_));
-    Ok((verdict, is_committed.then_some((early, change))))
+    Ok((shared.post(&change)?, change))
 }
 
 /// What the claim of a run's message came to.
@@ -201,15 +209,58 @@ impl Worker {
 
     /// Waits for what was left on its way, if anything was: how many messages were done with by it, and what goes on.
     fn arrive(&mut self) -> Result<(usize, Option<Going>)> {
-        let Some(Underway { early, change, done, next }) = self.underway.take() else { return Ok((0, None)) };
+        let Some(Underway { landing: (posted, change), last, next }) = self.underway.take() else {
+            return Ok((0, None));
+        };
         let shared = Arc::clone(&self.runtime.shared);
-        let waited = shared.wait(&early, &change);
-        if let Some(done) = &done {
-            self.leave(done);
+        let settled = shared.settle(posted, &change);
+        if let Ok(Verdict::Committed(_)) = settled {
+            last.iter().for_each(|last| self.leave(&last.claimed));
+            shared.metrics.add(Counter::Commits, 1);
+            return Ok((usize::from(last.is_some()), next));
         }
-        waited?;
-        shared.metrics.add(Counter::Commits, 1);
-        Ok((usize::from(done.is_some()), next))
+        let begun = next.map(|(_, claimed)| {
+            self.leave(&claimed);
+            claimed.key
+        });
+        if let Ok(Verdict::Conflict(conflict)) = &settled {
+            shared.meet(conflict, 1, Some(self.id));
+        }
+        match last {
+            Some(last) => self.say_again(last, settled).map(|()| (1, None)),
+            None => self.begin_again(begun, settled).map(|()| (0, None)),
+        }
+    }
+
+    /// After a run's last word was not committed.
+    fn say_again(&mut self, Last { mut live, claimed, word }: Last, settled: Result<Verdict>) -> Result<()> {
+        let concluded = match settled {
+            Ok(_) => live.conclude_again(&word),
+            Err(error) if error.is_refusal() => Err(error.into()),
+            Err(error) => Err(Halt::Runtime(error)),
+        };
+        let concluded = match concluded {
+            Err(Halt::Failed(why)) => live.conclude(&live.failure(&why), None),
+            concluded => concluded,
+        };
+        self.leave(&claimed);
+        let is_ended = concluded.map_err(Halt::into_error)?;
+        self.runtime.shared.metrics.add(Counter::Commits, u64::from(is_ended));
+        Ok(())
+    }
+
+    /// After the begin of a run was not committed.
+    fn begin_again(&mut self, begun: Option<InboxKey>, settled: Result<Verdict>) -> Result<()> {
+        match (settled, begun) {
+            (Ok(_), _) => {
+                self.runtime.shared.metrics.add(Counter::Contended, 1);
+                Ok(())
+            }
+            (Err(error), Some(key)) if error.is_refusal() => {
+                self.try_begin_run(Pace::Settled, &mut None, Some(&(key, error.to_string()))).map(drop)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Drives what has begun to its end, and claims no more. If the runtime has stopped, it is left as a crash would leave it.
@@ -227,8 +278,8 @@ impl Worker {
     /// there is one and nothing is to be waited for.
     fn drive_run(&mut self, (mut live, claimed): Going, until: Option<Mono>, pace: Pace) -> Result<Option<Going>> {
         let driven = self.drive_to_end(&mut live, &claimed, until, pace);
-        if let Ok(Driven { landed: Some((early, change)), next, .. }) = driven {
-            self.underway = Some(Underway { early, change, done: Some(claimed), next });
+        if let Ok(Driven { landing: Some((landing, word)), next, .. }) = driven {
+            self.underway = Some(Underway { landing, last: Some(Last { live, claimed, word }), next });
             return Ok(None);
         }
         self.leave(&claimed);
@@ -250,40 +301,32 @@ impl Worker {
             Err(halt) => Ok(Err(halt)),
         };
         if let Some(concluded) = live.take_concluded() {
-            return Ok(Driven { is_ended: concluded?, next: None, landed: None });
+            return Ok(Driven { is_ended: concluded?, next: None, landing: None });
         }
-        let now = live.now().wall;
         let result = match result {
             Ok(result) => result.and_then(|ending| live.check_recalled().map(|()| ending)),
             Err(panic) => {
                 let words = crate::step::panic_words("what drove it", &*panic);
-                Ok(Ending::failure(now, Outcome::ExecutorCrash, &words))
+                Ok(Ending::failure(live.now().wall, Outcome::ExecutorCrash, &words))
             }
         };
         let is_enough = until.is_none_or(|until| self.runtime.shared.mono() >= until);
         let is_last = is_enough || self.is_stopping() || self.policy.concurrency.is_some();
         let worker = (!is_last).then_some(&*self);
-        let mut ahead = Ahead { worker, done: claimed, taken: None, pace, landed: None };
-        let ended = match result {
-            Ok(ending) => live.end(&ending, &mut ahead),
-            Err(Halt::Parked) => live.park(&mut ahead),
-            Err(Halt::Lost) => Ok(false),
-            Err(Halt::Runtime(error)) if error.is_refusal() => Err(error.into()),
-            Err(Halt::Runtime(error)) => Err(Halt::Runtime(error)),
-            Err(Halt::Cancelled) => live.end(&Ending::failure(now, Outcome::Cancelled, "it was cancelled"), &mut ahead),
-            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
-            Err(Halt::Diverged(divergence)) => {
-                live.end(&Ending::failure(now, Outcome::VersionMismatch, &divergence.to_string()), &mut ahead)
-            }
+        let mut ahead = Ahead { worker, done: claimed, taken: None, pace, landing: None };
+        let Some(mut word) = live.last_word(result)? else {
+            return Ok(Driven { is_ended: false, next: None, landing: None });
         };
-        let ended = match ended {
+        let mut concluded = live.conclude(&word, Some(&mut ahead));
+        if let Err(Halt::Failed(why)) = &concluded {
             // What it wanted with its end, or to wait for, can never be written: so it ends without.
-            Err(Halt::Failed(why)) => live.end(&Ending::failure(now, Outcome::ScriptError, &why), &mut ahead),
-            ended => ended,
-        };
-        let (taken, landed) = (ahead.taken, ahead.landed);
-        let is_ended = ended.map_err(Halt::into_error)?;
-        Ok(Driven { is_ended, next: taken.and_then(|taken| self.go_on_with(taken)), landed })
+            word = live.failure(why);
+            concluded = live.conclude(&word, Some(&mut ahead));
+        }
+        let (taken, landing) = (ahead.taken, ahead.landing);
+        let is_ended = concluded.map_err(Halt::into_error)?;
+        let landing = landing.map(|landing| (landing, word));
+        Ok(Driven { is_ended, next: taken.and_then(|taken| self.go_on_with(taken)), landing })
     }
 
     /// Goes on with what was claimed in the commit that ended the run before.
@@ -325,13 +368,7 @@ impl Worker {
             None => begin(&mut block, &shared, &claimed),
             Some((_, why)) => end_refused(&mut block, &shared, &claimed, why),
         };
-        let begun = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.leave(&claimed);
-                return Err(error);
-            }
-        };
+        let begun = begun.inspect_err(|_| self.leave(&claimed))?;
         let (mut change, wishes) = block.into_change();
         let _ = shared.stage_wishes(&mut change, wishes);
         drop(rows);
@@ -341,23 +378,17 @@ impl Worker {
             self.stage_drop(&mut change, &claimed, burial.as_ref());
         }
         change.durability = self.policy.durability(Flags::DURABLE);
-        let (verdict, landed) = match commit_at(pace, &shared, change) {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.leave(&claimed);
-                return Err(error);
+        if is_posted(pace, &change) && matches!(begun, Next::Drive(_)) {
+            let landing = post(&shared, change).inspect_err(|_| self.leave(&claimed))?;
+            if let Begun::Live(live, claimed) = self.go_on(&found, claimed, held, begun) {
+                self.underway = Some(Underway { landing, last: None, next: Some((live, claimed)) });
             }
-        };
-        match verdict {
+            return Ok(Begun::Underway);
+        }
+        match shared.commit(&change.into()).inspect_err(|_| self.leave(&claimed))? {
             Verdict::Committed(_) => {
-                let begun = self.go_on(&found, claimed, held, begun);
-                let Some((early, change)) = landed else {
-                    shared.metrics.add(Counter::Commits, 1);
-                    return Ok(begun);
-                };
-                let next = if let Begun::Live(live, claimed) = begun { Some((live, claimed)) } else { None };
-                self.underway = Some(Underway { early, change, done: None, next });
-                Ok(Begun::Underway)
+                shared.metrics.add(Counter::Commits, 1);
+                Ok(self.go_on(&found, claimed, held, begun))
             }
             Verdict::Conflict(conflict) => {
                 shared.meet(&conflict, 1, Some(self.id));
@@ -405,8 +436,8 @@ impl Worker {
 struct Driven {
     is_ended: bool,
     next: Option<Going>,
-    /// The commit of its end, if that was not waited for.
-    landed: Option<Landed>,
+    /// Its last word, if that was handed in and not waited for.
+    landing: Option<(Landing, LastWord)>,
 }
 
 /// What becomes of a claimed message.

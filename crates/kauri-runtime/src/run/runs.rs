@@ -379,7 +379,7 @@ pub(super) fn atomically<T>(shared: &Shared, mut make: impl FnMut(&mut Atomic<'_
         }
         change.durability = shared.policy.durability(Flags::DURABLE);
         let _ = shared.stage_wishes(&mut change, wishes);
-        match shared.commit(&change)? {
+        match shared.commit(&change.into())? {
             Verdict::Committed(_) => return Ok(value),
             Verdict::Conflict(conflict) => {
                 shared.meet(&conflict, pass, None);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Append, Change, Direction, Early, KeyRange, Rows, Seen, SeenRange, Signal, Substrate, TableName, Verdict};
+use super::{
+    Append, Change, Direction, Early, KeyRange, Posted, Rows, Seen, SeenRange, Signal, Substrate, TableName, Verdict,
+};
 use super::{ModelSubstrate, change::RowsHash, prefix_end};
 use crate::time::Chance;
 
@@ -20,7 +22,7 @@ type Check<'a> = Result<(), Box<dyn std::error::Error + 'a>>;
 /// # Errors
 /// Says what it did that it should not.
 pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<(), String> {
-    let cases: [(&str, Case<S>); 14] = [
+    let cases: [(&str, Case<S>); 17] = [
         ("a change is applied whole", applied_whole),
         ("a snapshot never changes", snapshot_stays),
         ("reads that changed are conflicts", reads_conflict),
@@ -34,6 +36,9 @@ pub fn conformance<S: Substrate>(make: impl Fn() -> S, rounds: u64) -> Result<()
         ("what was committed early is its maker's, then everybody's", early_is_seen),
         ("an early commit conflicts like any other", early_conflicts),
         ("a phantom is in the way of an early commit", early_phantoms_conflict),
+        ("what was handed in is committed, told and seen", posted_is_seen),
+        ("what was handed in conflicts like any other", posted_conflicts),
+        ("a change that observed much is compared as one that observed little", much_is_compared),
         ("what is longer than it takes is refused whole, and harms nobody", long_is_refused),
     ];
     for (name, case) in cases {
@@ -53,7 +58,7 @@ fn put(key: &str, value: &str) -> Change {
 }
 
 fn apply(substrate: &dyn Substrate, change: &Change) -> Check<'static> {
-    match substrate.commit(change)? {
+    match substrate.commit(&Arc::new(change.clone()))? {
         Verdict::Committed(_) => Ok(()),
         Verdict::Conflict(conflict) => Err(format!("expected a commit, found: {conflict}").into()),
     }
@@ -61,10 +66,17 @@ fn apply(substrate: &dyn Substrate, change: &Change) -> Check<'static> {
 
 /// The change must be refused, for this key, and leave nothing.
 fn refuse(substrate: &dyn Substrate, change: &Change, key: &str) -> Check<'static> {
+    refuse_in(substrate, change, (&FRUIT, key))
+}
+
+fn refuse_in(substrate: &dyn Substrate, change: &Change, (table, key): (&TableName, &str)) -> Check<'static> {
     let before = contents(&*substrate.snapshot()?)?;
-    match substrate.commit(change)? {
+    match substrate.commit(&Arc::new(change.clone()))? {
         Verdict::Committed(_) => return Err("expected a conflict, found a commit".into()),
-        Verdict::Conflict(conflict) => check(&*conflict.key == key.as_bytes(), format!("another key: {conflict}"))?,
+        Verdict::Conflict(conflict) => {
+            let is_it = *conflict.table == **table && &*conflict.key == key.as_bytes();
+            check(is_it, format!("another key: {conflict}"))?;
+        }
     }
     check(contents(&*substrate.snapshot()?)? == before, "a refused change left something")
 }
@@ -199,7 +211,7 @@ fn append(prefix: &[u8], value: &str) -> Append {
 }
 
 fn numbers_grow<S: Substrate>(substrate: &S) -> Check<'static> {
-    let numbers = |appends: Vec<Append>| match substrate.commit(&Change { appends, ..Change::default() }) {
+    let numbers = |appends: Vec<Append>| match substrate.commit(&Change { appends, ..Change::default() }.into()) {
         Ok(Verdict::Committed(committed)) => Ok(committed.appended),
         other => Err(format!("expected a commit, found {other:?}")),
     };
@@ -294,7 +306,7 @@ fn early_conflicts(substrate: &impl Substrate) -> Check<'static> {
         change
     };
     let early = apply_early(substrate, put("apple", "1"), &Early::default())?;
-    let refused = substrate.commit(&reads("0", "pear"))?;
+    let refused = substrate.commit(&reads("0", "pear").into())?;
     check(matches!(refused, Verdict::Conflict(_)), "it had read what was changed early")?;
     apply(substrate, &put("apple", "2"))?;
     let refused = substrate.commit_early(&Arc::new(reads("1", "plum")), &early)?.0;
@@ -328,6 +340,94 @@ fn early_phantoms_conflict<S: Substrate>(substrate: &S) -> Check<'static> {
         check(substrate.snapshot()?.get(&FRUIT, b"never")?.is_none(), format!("{prefix}: it was made all the same"))?;
     }
     Ok(())
+}
+
+/// What became of a change that was handed in.
+fn settle(substrate: &dyn Substrate, change: Change) -> crate::Result<Verdict> {
+    let posted = substrate.post(&Arc::new(change))?;
+    substrate.settle(posted)
+}
+
+/// Several are handed in before any is waited for; those who watch are told when it is durable, and what nobody waits for is committed
+/// with the others.
+fn posted_is_seen<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "0"))?;
+    let signal = Arc::new(Signal::default());
+    substrate.watch("fruit", b"apple", &signal);
+    let counted = |number: u8| {
+        let mut change = put("apple", &number.to_string());
+        change.appends.push(append(b"pe", "5"));
+        Arc::new(change)
+    };
+    let posted = [1, 2, 3, 4].map(|number| substrate.post(&counted(number)));
+    let [first, unheard, third, last] = posted;
+    drop(unheard?);
+    // In any order.
+    for (posted, number) in [(last?, 4), (first?, 1), (third?, 3)] {
+        match substrate.settle(posted)? {
+            Verdict::Committed(committed) => {
+                check(committed.appended == [number], format!("expected number {number}, found {committed:?}"))?;
+            }
+            Verdict::Conflict(conflict) => return Err(format!("expected a commit, found: {conflict}").into()),
+        }
+        check(signal.count() > 0, "nobody was told")?;
+    }
+    let rows = substrate.snapshot()?;
+    check(rows.get(&FRUIT, b"apple")?.as_deref() == Some(b"4"), "the last one is not there")?;
+    let end = prefix_end(b"pe");
+    check(rows.count(&FRUIT, KeyRange { from: b"pe", until: end.as_deref() })? == 4, "some appends are not there")
+}
+
+/// Each is compared with what those before it left, and leaves nothing if that is not what it had observed.
+fn posted_conflicts<S: Substrate>(substrate: &S) -> Check<'static> {
+    apply(substrate, &put("apple", "0"))?;
+    let counted = |from: u8, beside: &str| {
+        let mut change = put("apple", &(from + 1).to_string());
+        change.put(FRUIT, beside.as_bytes(), *b"1");
+        change.appends.push(append(b"pe", "5"));
+        change.expect(FRUIT, *b"apple", Seen::of(Some(from.to_string().as_bytes())));
+        Arc::new(change)
+    };
+    // Two begin with the same, and one of them is the first.
+    let posted = [(0, "plum"), (0, "fig"), (1, "lime")].map(|(from, beside)| substrate.post(&counted(from, beside)));
+    for (posted, is_so) in posted.into_iter().zip([true, false, true]) {
+        match substrate.settle(posted?)? {
+            Verdict::Committed(_) => check(is_so, "it had read what was changed by one before it")?,
+            Verdict::Conflict(conflict) => {
+                check(!is_so && &*conflict.key == b"apple", format!("a conflict that is none: {conflict}"))?;
+            }
+        }
+    }
+    let rows = substrate.snapshot()?;
+    let there = ["plum", "fig", "lime"].map(|fruit| rows.get(&FRUIT, fruit.as_bytes()).is_ok_and(|row| row.is_some()));
+    check(there == [true, false, true], format!("expected the first and the last, found {there:?}"))?;
+    check(rows.get(&FRUIT, b"apple")?.as_deref() == Some(b"2"), "it was not counted twice")?;
+    let end = prefix_end(b"pe");
+    check(rows.count(&FRUIT, KeyRange { from: b"pe", until: end.as_deref() })? == 2, "what met a conflict appended")
+}
+
+/// Many rows, of which the last has changed or not; however it is committed.
+fn much_is_compared<S: Substrate>(substrate: &S) -> Check<'static> {
+    let mut fill = Change::default();
+    (0..400).for_each(|number| fill.put(STOCK, format!("{number:03}").as_bytes(), *b"1"));
+    apply(substrate, &fill)?;
+    let observing = |rows: usize, key: &str, last: &str| {
+        let mut change = put(key, "1");
+        for number in 0..rows {
+            let value = if number + 1 == rows { last } else { "1" };
+            change.expect(STOCK, format!("{number:03}").as_bytes(), Seen::of(Some(value.as_bytes())));
+        }
+        change
+    };
+    for rows in [1, 20, 256, 257, 400] {
+        let last = format!("{:03}", rows - 1);
+        apply(substrate, &observing(rows, "so", "1"))?;
+        refuse_in(substrate, &observing(rows, "never", "2"), (&STOCK, &last))?;
+        check(matches!(settle(substrate, observing(rows, "so", "1"))?, Verdict::Committed(_)), "it is so")?;
+        let refused = settle(substrate, observing(rows, "never", "2"))?;
+        check(matches!(refused, Verdict::Conflict(_)), format!("{rows} rows: the last is not so"))?;
+    }
+    check(substrate.snapshot()?.get(&FRUIT, b"never")?.is_none(), "it was made all the same")
 }
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -380,9 +480,12 @@ fn long_is_refused<S: Substrate>(substrate: &S) -> Check<'static> {
     let before = if limits.value_bytes_max <= TRIED_BYTES_MAX { contents(&*substrate.snapshot()?)? } else { before };
     for mut change in long {
         change.put(FRUIT, *b"besides", *b"changed");
+        let change = Arc::new(change);
         check(substrate.commit(&change).is_err(), "something too long was committed")?;
-        let early = substrate.commit_early(&Arc::new(change), &Early::default());
+        let early = substrate.commit_early(&change, &Early::default());
         check(early.is_err(), "something too long was committed early")?;
+        let posted = substrate.post(&change).and_then(|posted| substrate.settle(posted));
+        check(posted.is_err(), "something too long was handed in and committed")?;
         check(contents(&*substrate.snapshot()?)? == before, "what was refused left something")?;
     }
     // Reading is no harm.
@@ -396,7 +499,12 @@ fn long_is_refused<S: Substrate>(substrate: &S) -> Check<'static> {
 fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
     let (model, mut chance) = (ModelSubstrate::new(), Chance::new(seed));
     let (mut waiting, mut early): (Vec<(Change, bool)>, Early) = (Vec::new(), Early::default());
+    let mut posted: Vec<(Posted, Expected<'_>)> = Vec::new();
     for _ in 0..60 {
+        if chance.next_u64().is_multiple_of(3) {
+            // What is handed in is committed before what is committed later, but for early commits.
+            settle_all(substrate, &mut posted)?;
+        }
         let is_early = chance.next_u64().is_multiple_of(2);
         let rows = if is_early { substrate.snapshot_with(&early)? } else { substrate.snapshot()? };
         let mut next = (random_change(&*rows, &mut chance)?, is_early);
@@ -409,10 +517,16 @@ fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
             }
             next = waiting.swap_remove(usize::try_from(chance.next_u64() % 3)?);
         }
-        let (change, is_early) = next;
-        let theirs = model.commit(&change)?;
+        let (change, is_early) = (Arc::new(next.0), next.1);
+        if !is_early && chance.next_u64().is_multiple_of(2) {
+            // Whoever hands it in may see less than those who handed in before.
+            posted.push((substrate.post(&change)?, Expected::of(&model, &change)?));
+            continue;
+        }
+        settle_all(substrate, &mut posted)?;
+        let expected = Expected::of(&model, &change)?;
         let ours = if is_early && chance.next_u64().is_multiple_of(2) {
-            let (verdict, made) = substrate.commit_early(&Arc::new(change), &early)?;
+            let (verdict, made) = substrate.commit_early(&change, &early)?;
             if let Verdict::Committed(_) = verdict {
                 early = made;
             }
@@ -430,10 +544,48 @@ fn against_model(substrate: &dyn Substrate, seed: u64) -> Check<'static> {
             }
             verdict
         };
-        check(ours == theirs, format!("expected {theirs:?}, found {ours:?}"))?;
+        expected.check(&ours)?;
     }
+    settle_all(substrate, &mut posted)?;
     substrate.wait(&early)?;
     check(contents(&*substrate.snapshot()?)? == contents(&*model.snapshot()?)?, "other rows than the model's")
+}
+
+/// Waits for all that were handed in, in any order: each came to what it should.
+fn settle_all(substrate: &dyn Substrate, posted: &mut Vec<(Posted, Expected<'_>)>) -> Check<'static> {
+    for (posted, expected) in posted.drain(..).rev() {
+        expected.check(&substrate.settle(posted)?)?;
+    }
+    Ok(())
+}
+
+/// What the model made of a change, and what it was then.
+struct Expected<'a> {
+    change: Arc<Change>,
+    rows: Box<dyn Rows + 'a>,
+    verdict: Verdict,
+}
+
+impl<'a> Expected<'a> {
+    fn of(model: &'a ModelSubstrate, change: &Arc<Change>) -> crate::Result<Self> {
+        let (rows, verdict) = (model.snapshot()?, model.commit(change)?);
+        Ok(Self { change: Arc::clone(change), rows, verdict })
+    }
+
+    /// Of several things that are in the way, any may be named, and no other.
+    fn check(&self, ours: &Verdict) -> Check<'static> {
+        let is_so = match (ours, &self.verdict) {
+            (Verdict::Conflict(conflict), Verdict::Conflict(_)) => {
+                let mut named = Change::clone(&self.change);
+                named.reads.retain(|table, _| **table == *conflict.table);
+                named.reads.values_mut().for_each(|reads| reads.retain(|key, _| key[..] == *conflict.key));
+                named.ranges.retain(|range| *range.table == *conflict.table && range.from[..] == *conflict.key);
+                named.find_conflict(&*self.rows)?.is_some()
+            }
+            (ours, theirs) => ours == theirs,
+        };
+        check(is_so, format!("expected {:?}, found {ours:?}", self.verdict))
+    }
 }
 
 /// All rows of the ranges go, and no other; what is written in the same change is written after; nothing goes if there is a conflict.
@@ -453,7 +605,7 @@ fn ranges_are_cut(substrate: &impl Substrate) -> Check<'static> {
     refuse(substrate, &change, "b")?;
     change.reads.clear();
     change.expect(FRUIT, *b"20", Seen::Present);
-    match substrate.commit(&change)? {
+    match substrate.commit(&change.into())? {
         Verdict::Committed(committed) => check(committed.removed == 50, format!("{} rows cut", committed.removed))?,
         Verdict::Conflict(conflict) => return Err(format!("expected a commit, found: {conflict}").into()),
     }

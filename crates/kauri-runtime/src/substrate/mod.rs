@@ -6,7 +6,8 @@
 //! | [`commit`](Substrate::commit) | applies a [`Change`] if everything it observed still holds, at once and durably |
 //! | [`watch`](Substrate::watch) | a hint after a commit that rows under a prefix changed |
 //!
-//! Where a commit takes long to be durable, its maker may go on from it meanwhile: [`commit_early`](Substrate::commit_early).
+//! Where a commit takes long to be durable, its maker may go on from it meanwhile ([`commit_early`](Substrate::commit_early)), or hand it in and do
+//! something else ([`post`](Substrate::post)).
 //!
 //! What is longer than it takes is refused before it gets there: it [tells](Substrate::limits) what it takes.
 //!
@@ -53,7 +54,7 @@ pub trait Substrate: Send + Sync {
     ///
     /// # Errors
     /// If the storage failed. Then nobody knows whether the change was applied, and the substrate has to be opened again.
-    fn commit(&self, change: &Change) -> Result<Verdict>;
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict>;
 
     /// As [`commit`](Self::commit), but may return before the change is durable. Its maker sees it at once
     /// ([`snapshot_with`](Self::snapshot_with)), everybody else when it is durable, and those who watch are told then. A change that goes on
@@ -84,6 +85,28 @@ pub trait Substrate: Send + Sync {
     fn wait(&self, early: &Early) -> Result<()> {
         assert!(early.is_done(), "whoever commits early waits too");
         Ok(())
+    }
+
+    /// As [`commit`](Self::commit), but may return before it is known what becomes of the change: it is committed together with others that are
+    /// handed in meanwhile, and [`settle`](Self::settle) tells. Nobody sees it before it is durable, its maker included, and those who watch
+    /// are told then.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        self.commit(change).map(Posted::done)
+    }
+
+    /// Returns when a change that was handed in is as durable as it asked, or met a conflict. Whoever drops it instead does not know what became
+    /// of it.
+    ///
+    /// # Errors
+    /// As for `commit`.
+    fn settle(&self, posted: Posted) -> Result<Verdict> {
+        match posted.0 {
+            State::Done(verdict) => Ok(verdict),
+            State::Underway(_) => unreachable!("whoever posts settles too"),
+        }
     }
 
     /// How long keys, values and names of tables may be. It never changes. A commit of something longer fails, and applies nothing.
@@ -121,6 +144,53 @@ impl Early {
 impl fmt::Debug for Early {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Early").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+/// A change that was handed in: see [`Substrate::post`].
+#[must_use = "nobody knows what became of it until it is settled"]
+pub struct Posted(State);
+
+enum State {
+    Done(Verdict),
+    Underway(Box<dyn Any + Send>),
+}
+
+impl Posted {
+    /// One of which it is known what became of it.
+    pub fn done(verdict: Verdict) -> Self {
+        Self(State::Done(verdict))
+    }
+
+    /// What a substrate needs to know of one that is on its way.
+    pub fn new(of: impl Any + Send) -> Self {
+        Self(State::Underway(Box::new(of)))
+    }
+
+    /// Whether it was known what became of it when it was handed in.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.0, State::Done(_))
+    }
+
+    /// What [`new`](Self::new) was given.
+    ///
+    /// # Errors
+    /// What became of it, if that was known.
+    ///
+    /// # Panics
+    /// If it was of another type, and so of another substrate.
+    pub fn into_of<T: Any>(self) -> Result<T, Verdict> {
+        match self.0 {
+            State::Done(verdict) => Err(verdict),
+            State::Underway(of) => Ok(*of.downcast().expect("whoever settles a change has posted it")),
+        }
+    }
+}
+
+impl fmt::Debug for Posted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Posted").field("is_done", &self.is_done()).finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ type Tables = BTreeMap<String, Map>;
 /// let model = ModelSubstrate::new();
 /// let mut change = Change::default();
 /// change.put("fruit", *b"apple", *b"12");
-/// let _ = model.commit(&change)?;
+/// let _ = model.commit(&change.into())?;
 /// assert_eq!(model.snapshot()?.get(&"fruit".into(), b"apple")?.as_deref(), Some(&b"12"[..]));
 /// # Ok::<(), kauri_runtime::Error>(())
 /// ```
@@ -82,7 +82,7 @@ impl Substrate for ModelSubstrate {
         Ok(Box::new(ModelRows(Arc::clone(&self.lock()))))
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         let mut shared = self.lock();
         if let Some(conflict) = change.find_conflict(&ModelRows(Arc::clone(&shared)))? {
             return Ok(Verdict::Conflict(conflict));

@@ -10,21 +10,22 @@
 //! outside of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use kauri_tree::{
-    Beside, Change as Staged, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Value, Write, WriteTxn,
+    Beside, Change as Staged, Errand, Numbered, Outcome, Read, Scan, Snapshot, Store, Table, Value, Write, WriteTxn,
 };
 
 use super::change::SEQUENCES;
 use super::watch::Watches;
 use super::{
-    Append, Change, Committed, Early, KeyRange, Limits, Row, RowScan, Rows, Seen, SeenRange, Signal, Substrate,
+    Append, Change, Committed, Early, KeyRange, Limits, Posted, Row, RowScan, Rows, Seen, SeenRange, Signal, Substrate,
     TableName, Verdict,
 };
-use crate::error::{Conflict, Result};
+use crate::error::{Conflict, Error, Result};
 
 type Bytes = Table<[u8], [u8]>;
 type BytesScan<'a> = Scan<'a, [u8], [u8]>;
@@ -72,11 +73,18 @@ impl Substrate for TreeSubstrate {
         Ok(Box::new(TreeRows(self.store.snapshot())))
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         if !change.cuts.is_empty() {
             return self.cut(change);
         }
         if let Some(verdict) = self.commit_at_once(change)? {
+            return Ok(verdict);
+        }
+        if compares_little(change) {
+            let verdict = verdict(self.store.perform(errand(change))?);
+            if let Verdict::Committed(_) = &verdict {
+                self.watches.notify(change);
+            }
             return Ok(verdict);
         }
         loop {
@@ -130,6 +138,21 @@ impl Substrate for TreeSubstrate {
 
     fn wait(&self, early: &Early) -> Result<()> {
         Ok(early.of().map_or(Ok(()), |early| self.store.wait_early(early))?)
+    }
+
+    fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        if self.is_in_memory || !change.cuts.is_empty() || !compares_little(change) {
+            return self.commit(change).map(Posted::done);
+        }
+        let (watches, put) = (Arc::clone(&self.watches), Arc::clone(change));
+        Ok(Posted::new(self.store.post(errand(change).then(move || watches.notify(&put)))))
+    }
+
+    fn settle(&self, posted: Posted) -> Result<Verdict> {
+        match posted.into_of::<kauri_tree::Posted>() {
+            Ok(posted) => Ok(verdict(posted.settle()?)),
+            Err(verdict) => Ok(verdict),
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -204,21 +227,49 @@ impl TreeSubstrate {
     /// Commits a change early that observed little, if its turn comes soon and nothing is in its way: it is compared in the writer's turn
     /// instead, row by row, which costs less than to compare it before, to stage it anew, and to compare it again.
     fn commit_early_at_once(&self, change: &Arc<Change>) -> Result<Option<(Vec<u64>, Early)>> {
-        /// Nobody waits long for the turn of whoever compares so many rows of ranges.
-        const RANGE_ROWS_MAX: u64 = 16;
-        let rows = change.ranges.iter().fold(0_u64, |rows, range| rows.saturating_add(range.rows));
-        if rows > RANGE_ROWS_MAX {
+        if !compares_little(change) {
             return Ok(None);
         }
         let Some(mut txn) = self.begin_soon() else { return Ok(None) };
-        if !write_if_so(&mut txn, change)? {
+        let Outcome::Committed { sequences } = write_if_so(&mut txn, change)? else {
             // Whoever is told of a conflict is to see it: that is the other way's.
             return Ok(None);
-        }
-        let appended = write_appends(&mut txn, &change.appends)?;
+        };
         let (watches, put) = (Arc::clone(&self.watches), Arc::clone(change));
         let early = txn.commit_early(change.durability, move || watches.notify(&put))?;
-        Ok(Some((appended, Early::new(early))))
+        Ok(Some((sequences, Early::new(early))))
+    }
+}
+
+/// Whether what a change observed can be compared in the writer's turn: nobody waits long for whoever does.
+fn compares_little(change: &Change) -> bool {
+    const ROWS_MAX: usize = 256;
+    const RANGE_ROWS_MAX: u64 = 16;
+    change.reads.values().map(BTreeMap::len).sum::<usize>() <= ROWS_MAX
+        && change.ranges.iter().fold(0_u64, |rows, range| rows.saturating_add(range.rows)) <= RANGE_ROWS_MAX
+}
+
+/// A change as work to be done in the writer's turn.
+fn errand(change: &Arc<Change>) -> Errand {
+    let work = Arc::clone(change);
+    Errand::new(move |txn| write_if_so(txn, &work).map_err(into_store_error))
+        .durability(change.durability)
+        .bytes(change.written_bytes())
+}
+
+fn verdict(outcome: Outcome) -> Verdict {
+    match outcome {
+        Outcome::Committed { sequences } => Verdict::Committed(Committed { appended: sequences, removed: 0 }),
+        Outcome::Conflict { table, key } => Verdict::Conflict(Conflict { table, key }),
+    }
+}
+
+/// What went wrong in the store, as the store says it.
+fn into_store_error(error: Error) -> kauri_tree::Error {
+    match error {
+        Error::Store(error) => error,
+        Error::Wire(error) => error.into(),
+        other => kauri_tree::Error::Io(std::io::Error::other(other)),
     }
 }
 
@@ -236,20 +287,21 @@ fn write(txn: &mut WriteTxn<'_>, change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// Writes and removes what a change says, if everything that it observed is so; tells whether it is. If not, some of it may be written: the
-/// transaction is to be given up. The way to a row that was observed and is written is looked for once.
-fn write_if_so(txn: &mut WriteTxn<'_>, change: &Change) -> Result<bool> {
+/// Writes what a change says, if everything that it observed is so. If not, some of it may be written: the transaction is to be given
+/// up. The way to a row that was observed and is written is looked for once.
+fn write_if_so(txn: &mut WriteTxn<'_>, change: &Change) -> Result<Outcome> {
+    let conflict = |table: &TableName, key: &[u8]| Ok(Outcome::Conflict { table: table[..].into(), key: key.into() });
     // Before anything is written: a change may put a row into a range that was empty.
     for range in &change.ranges {
         if !range.holds(&TurnRows(txn))? {
-            return Ok(false);
+            return conflict(&range.table, &range.from);
         }
     }
     for (name, reads) in &change.reads {
         let (table, written) = (table(name), change.writes.get(name));
         for (key, seen) in reads.iter().filter(|(key, _)| written.is_none_or(|rows| !rows.contains_key(*key))) {
             if !seen.holds(txn.get(&table, key)?.as_deref()) {
-                return Ok(false);
+                return conflict(name, key);
             }
         }
     }
@@ -276,11 +328,11 @@ fn write_if_so(txn: &mut WriteTxn<'_>, change: &Change) -> Result<bool> {
                 }
             };
             if !is_so {
-                return Ok(false);
+                return conflict(name, key);
             }
         }
     }
-    Ok(true)
+    Ok(Outcome::Committed { sequences: write_appends(txn, &change.appends)? })
 }
 
 /// The table of the numbers that were used last.

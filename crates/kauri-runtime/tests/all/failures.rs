@@ -139,7 +139,7 @@ fn retry_waits_longer_after_each_failure_and_survives_a_restart() {
 fn plant(setup: &Setup, key: InboxKey, frame: &[u8]) {
     let mut change = Change::default();
     change.put("inbox", InboxKey::encode(key), frame);
-    assert!(matches!(setup.runtime.substrate().commit(&change).unwrap(), Verdict::Committed(_)));
+    assert!(matches!(setup.runtime.substrate().commit(&change.into()).unwrap(), Verdict::Committed(_)));
 }
 
 #[test]

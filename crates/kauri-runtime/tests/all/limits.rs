@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kauri_runtime::run::{Class, Outcome, Retry, Submission};
 use kauri_runtime::substrate::{
-    Change, Early, Limits, ModelSubstrate, Rows, Signal, Substrate, TreeSubstrate, Verdict,
+    Change, Early, Limits, ModelSubstrate, Posted, Rows, Signal, Substrate, TreeSubstrate, Verdict,
 };
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{
@@ -32,7 +32,7 @@ impl<S: Substrate> Substrate for Sly<S> {
         self.0.snapshot()
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         self.0.commit(change)
     }
 
@@ -46,6 +46,14 @@ impl<S: Substrate> Substrate for Sly<S> {
 
     fn wait(&self, early: &Early) -> Result<()> {
         self.0.wait(early)
+    }
+
+    fn post(&self, change: &Arc<Change>) -> Result<Posted> {
+        self.0.post(change)
+    }
+
+    fn settle(&self, posted: Posted) -> Result<Verdict> {
+        self.0.settle(posted)
     }
 
     fn limits(&self) -> Limits {

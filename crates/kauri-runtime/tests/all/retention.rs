@@ -38,7 +38,7 @@ impl Substrate for Watched {
         self.inner.snapshot()
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict> {
         let dead = || Error::Substrate("the program died".into());
         let left = self.left.load(Ordering::Relaxed);
         match left {

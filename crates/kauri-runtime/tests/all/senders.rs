@@ -195,7 +195,7 @@ impl Substrate for Failing {
         self.tree.snapshot()
     }
 
-    fn commit(&self, change: &Change) -> Result<Verdict, Error> {
+    fn commit(&self, change: &Arc<Change>) -> Result<Verdict, Error> {
         assert!(!self.panics.load(Ordering::Relaxed), "as it was told to");
         match self.fails.load(Ordering::Relaxed) {
             true => Err(Error::Io(std::io::Error::other("no disk"))),

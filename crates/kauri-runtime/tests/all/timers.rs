@@ -90,7 +90,7 @@ fn undecodable_timer_is_buried_and_blocks_nothing() {
     let setup = Setup::new();
     let mut change = Change::default();
     change.put("timers", [&1_u64.to_be_bytes()[..], &1_u64.to_be_bytes()].concat(), *b"no frame");
-    assert!(matches!(setup.runtime.substrate().commit(&change).unwrap(), Verdict::Committed(_)));
+    assert!(matches!(setup.runtime.substrate().commit(&change.into()).unwrap(), Verdict::Committed(_)));
     setup.runtime.arm(at(&setup, 0), &timer("good")).unwrap();
     let (mut worker, notes) = setup.scribe(ANN);
     worker.drain().unwrap();
