@@ -22,7 +22,8 @@ use crate::write::WriteTxn;
 /// Work to be done in the writer's turn: see [`Store::post`].
 ///
 /// It is given a transaction, and answers whether what it did there is to stay. It may be called again, on a transaction that has nothing of
-/// what it did before: because it was not to stay, or because something else in the same transaction went wrong.
+/// what it did before: because it was not to stay, or because something else in the same transaction went wrong. It must not commit
+/// anything else, nor drop the last handle of the store: the writer's turn is taken.
 ///
 /// ```
 /// use kauri_tree::disk::MemoryDisk;
@@ -86,12 +87,13 @@ impl Errand {
         Self { durability, ..self }
     }
 
-    /// Writes about so many bytes of keys and values. What does not fit into a record of the log together is done one after the other.
+    /// Writes about so many bytes of keys and values. What is more than 256 KiB together is done in several transactions.
     pub fn bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
 
-    /// Calls this once when what was done is durable and everybody sees it, on whatever thread; never, if it was not to stay or failed.
+    /// Calls this once when what was done is durable and everybody sees it, on whatever thread; never, if it was not to stay or failed. All who
+    /// share the transaction are answered after it. It may commit something itself.
     pub fn then(self, then: impl FnOnce() + Send + 'static) -> Self {
         Self { then: Some(Box::new(then)), ..self }
     }
@@ -170,7 +172,8 @@ impl Store {
     /// together with whatever else was posted or [committed](Self::commit) meanwhile; each has its own outcome.
     ///
     /// A store with a [keeper](crate::Options::keeper) has a thread that does it at once. Without one, whoever settles first does it, or
-    /// whoever commits a change next, or closes the store.
+    /// whoever commits a change next, or closes the store. Then one that holds a handle of the store itself, and that nobody settles, keeps it
+    /// open.
     ///
     /// ```
     /// use kauri_tree::disk::MemoryDisk;

@@ -88,7 +88,8 @@ impl Keeper {
 
     fn ask(&self, store: &Arc<Inner>, order: impl FnOnce(&mut Orders)) -> bool {
         let mut thread = lock(&self.thread);
-        if thread.is_none() {
+        // One that has ended was waited for, and another would not be.
+        if thread.is_none() && !lock(&self.desk.orders).stop {
             let (desk, store) = (Arc::clone(&self.desk), Arc::clone(store));
             let builder = std::thread::Builder::new().name("kauri-keeper".to_owned());
             *thread = builder.spawn(move || desk.serve(&store)).ok();
@@ -135,7 +136,11 @@ impl Tray {
         if pile.stop {
             return false;
         }
-        pile.orders.push_back(order);
+        // To be asked twice to lead is to be asked once.
+        let is_asked = matches!(order, Order::Lead) && pile.orders.iter().any(|order| matches!(order, Order::Lead));
+        if !is_asked {
+            pile.orders.push_back(order);
+        }
         // Waking nobody is a call to the system, and whoever writes looks again.
         if std::mem::take(&mut pile.is_asleep) {
             self.rung.notify_one();
@@ -145,11 +150,11 @@ impl Tray {
 
     fn serve(&self, store: &Store) {
         while let Some(order) = self.next() {
-            match order {
+            // Whoever waits for what a panic of somebody's has ended was told, and others may come.
+            let _ = catch_unwind(AssertUnwindSafe(|| match order {
                 Order::Write(letter) => store.inner().write_unheard(&letter),
-                // Whoever waits for what a panic has ended was told, and others may come.
-                Order::Lead => drop(catch_unwind(AssertUnwindSafe(|| store.queue().lead(store)))),
-            }
+                Order::Lead => store.queue().lead_if_asked(store),
+            }));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The queue in which changes wait to be committed together.
+//! The queue in which changes and errands wait to be committed together.
 //!
 //! ```text
 //! change ──> queue ──> the first in it leads: waits for the disk and for the writer's turn, takes all that have come by then,
@@ -51,8 +51,19 @@ struct Waiting {
     bytes: usize,
     /// How many were taken last.
     taken: usize,
-    /// Somebody waits for the writer's turn, to take them.
-    led: bool,
+    leader: Leader,
+}
+
+/// Who is about to take what waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Leader {
+    #[default]
+    Nobody,
+    /// The scribe was asked to. It may be held up by whoever hears of a commit on its thread, and whoever that is may commit something: so
+    /// whoever waits for an answer leads instead.
+    Scribe,
+    /// A thread that waits for the writer's turn.
+    Thread,
 }
 
 /// A change or an errand, and where its answer is waited for.
@@ -112,7 +123,7 @@ struct News {
 enum Told {
     #[default]
     Nothing,
-    /// To lead the next group, in which the own change will be.
+    /// To lead the next group. The own change will be in it, or in one after it if much was posted before.
     Lead,
     /// How it ended. The task goes back to the thread that made it: memory is given back soonest where it was taken.
     Answer(Answer, Task),
@@ -159,7 +170,7 @@ impl Queue {
         let entry = Entry { task, desk: Some(Arc::clone(&desk)), is_attended: true };
         let mut waiting = self.lock();
         waiting.push(entry);
-        let leads = !std::mem::replace(&mut waiting.led, true);
+        let leads = waiting.is_to_be_led();
         drop(waiting);
         self.wait(store, &desk, leads)
     }
@@ -170,8 +181,8 @@ impl Queue {
         let entry = Entry { task: Task::Errand(errand), desk: Some(Arc::clone(&desk)), is_attended: false };
         let mut waiting = self.lock();
         waiting.push(entry);
-        if !waiting.led {
-            waiting.led = store.let_scribe_lead();
+        if waiting.leader == Leader::Nobody {
+            waiting.ask_scribe(store);
         }
         drop(waiting);
         Posted { desk, store: store.downgrade() }
@@ -189,7 +200,7 @@ impl Queue {
         let is_own = |entry: &&mut Entry| entry.desk.as_ref().is_some_and(|of| Arc::ptr_eq(of, desk));
         let Some(own) = waiting.entries.iter_mut().find(is_own) else { return false };
         own.is_attended = true;
-        !std::mem::replace(&mut waiting.led, true)
+        waiting.is_to_be_led()
     }
 
     /// Waits for an answer, and leads if it is to.
@@ -213,8 +224,21 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the scribe does when it was asked to lead: nothing, if somebody was quicker.
+    pub(crate) fn lead_if_asked(&self, store: &Store) {
+        let mut waiting = self.lock();
+        let is_asked = waiting.leader == Leader::Scribe;
+        if is_asked {
+            waiting.leader = Leader::Thread;
+        }
+        drop(waiting);
+        if is_asked {
+            self.lead(store);
+        }
+    }
+
     /// Takes the writer's turn, and commits what waits by then.
-    pub(crate) fn lead(&self, store: &Store) {
+    fn lead(&self, store: &Store) {
         let lead = Lead(self);
         if self.is_shared() {
             store.wait_for_round();
@@ -271,13 +295,13 @@ impl Queue {
         }
         waiting.bytes -= bytes;
         waiting.taken = group.len();
-        waiting.led = match waiting.entries.iter().find(|entry| entry.is_attended) {
-            Some(next) => {
-                next.tell(Told::Lead);
-                true
-            }
-            None => !waiting.entries.is_empty() && store.let_scribe_lead(),
-        };
+        waiting.leader = Leader::Nobody;
+        if let Some(next) = waiting.entries.iter().find(|entry| entry.is_attended) {
+            next.tell(Told::Lead);
+            waiting.leader = Leader::Thread;
+        } else if !waiting.entries.is_empty() {
+            waiting.ask_scribe(store);
+        }
         group
     }
 }
@@ -287,6 +311,18 @@ impl Waiting {
         self.bytes += entry.task.bytes();
         self.entries.push_back(entry);
     }
+
+    /// Whether whoever waits for an answer is to lead, and does from now on.
+    fn is_to_be_led(&mut self) -> bool {
+        std::mem::replace(&mut self.leader, Leader::Thread) != Leader::Thread
+    }
+
+    /// Lets the scribe lead, if there is one.
+    fn ask_scribe(&mut self, store: &Store) {
+        if store.let_scribe_lead() {
+            self.leader = Leader::Scribe;
+        }
+    }
 }
 
 /// Held by a leader that has not taken its group.
@@ -295,10 +331,9 @@ struct Lead<'a>(&'a Queue);
 impl Drop for Lead<'_> {
     /// Only in a panic: those who wait for the leader are told, so that they do not wait for ever.
     fn drop(&mut self) {
-        let mut waiting = self.0.lock();
-        waiting.led = false;
-        waiting.bytes = 0;
-        waiting.entries.clear();
+        let given_up = std::mem::take(&mut *self.0.lock());
+        // Not with the lock: what an errand holds may be the last handle of the store, which looks into the queue when it is closed.
+        drop(given_up);
     }
 }
 
@@ -443,8 +478,9 @@ fn stronger(left: Durability, right: Durability) -> Durability {
     }
 }
 
-/// Does one task after the other. `None` if one failed, or was not to stay, when a part of it may have been written.
+/// Does one task after the other. `None` if one failed, or was not to stay, when a part of it may have been written and others want to be.
 fn apply_plain(txn: &mut WriteTxn<'_>, group: &mut [Entry]) -> Option<Vec<Answer>> {
+    let is_alone = group.len() == 1;
     let mut answers = Vec::with_capacity(group.len());
     for Entry { task, .. } in group {
         let applied = match task {
@@ -464,7 +500,7 @@ fn apply_plain(txn: &mut WriteTxn<'_>, group: &mut [Entry]) -> Option<Vec<Answer
             Task::None => unreachable!("it is done once"),
         };
         match applied {
-            Ok(Ok(outcome)) if outcome.is_committed() || planted!(KeepUnwantedErrand) => {
+            Ok(Ok(outcome)) if outcome.is_committed() || is_alone || planted!(KeepUnwantedErrand) => {
                 answers.push(Answer::Outcome(Ok(outcome)));
             }
             Ok(_) | Err(_) => return None,

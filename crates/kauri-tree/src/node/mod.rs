@@ -313,7 +313,7 @@ impl<'a> Node<'a> {
         if bytes == 0 { Some(key) } else { key.strip_prefix(self.prefix()) }
     }
 
-    /// Whether so many keys have so much in common, and no prefix, that their heads tell them not apart. Pages that grow have no prefix until
+    /// Whether so many keys have so much in common, and no prefix, that their heads do not tell them apart. Pages that grow have no prefix until
     /// they are made anew, and those at the end of a tree that only grows there would not be before they are full: so it is asked now and then.
     pub(crate) fn wants_prefix(self) -> bool {
         const COUNT_MIN: usize = 8;

@@ -362,3 +362,53 @@ fn threads_that_post_commit_and_perform_lose_nothing() {
         check(&Options::new().open(&disk, "store").unwrap());
     }
 }
+
+/// Those who hear of a commit are on the scribe's thread, and may commit something themselves while the scribe is asked to lead what was
+/// posted meanwhile.
+#[test]
+fn whoever_hears_of_an_errand_may_commit_while_others_wait() {
+    let store = store(&MemoryDisk::new(), true);
+    let ((begins, begun), (goes_on, go_on)) = (mpsc::channel(), mpsc::channel::<()>());
+    let own = store.clone();
+    let first = store.post(count(1).then(move || {
+        begins.send(()).unwrap();
+        go_on.recv_timeout(LONG).unwrap();
+        assert!(own.perform(count(2)).unwrap().is_committed());
+    }));
+    begun.recv_timeout(LONG).unwrap();
+    // The scribe is held up, and is asked to lead these.
+    let posted: Vec<Posted> = (0..3).map(|_| store.post(count(3))).collect();
+    goes_on.send(()).unwrap();
+    assert!(first.settle().unwrap().is_committed());
+    assert!(posted.into_iter().all(|posted| posted.settle().unwrap().is_committed()));
+    assert_eq!([1, 2, 3].map(|key| value(&store, key)), [Some(1), Some(1), Some(3)]);
+}
+
+#[test]
+fn panic_of_whoever_hears_of_an_early_commit_leaves_the_scribe_at_work() {
+    let store = store(&MemoryDisk::new(), true);
+    let mut txn = store.begin();
+    txn.put(&ROWS, 1, 1).unwrap();
+    let early = txn.commit_early(Durability::Sync, || panic!("unlucky")).unwrap();
+    while value(&store, 1).is_none() {
+        thread::yield_now();
+    }
+    let (told, hears) = mpsc::channel();
+    drop(store.post(count(2).then(move || told.send(()).unwrap())));
+    hears.recv_timeout(LONG).unwrap();
+    drop(early);
+    assert_eq!(value(&store, 2), Some(1));
+}
+
+#[test]
+fn errand_to_be_synced_soon_leaves_no_thread_behind_when_the_store_is_closed() {
+    for _ in 0..20 {
+        let disk = MemoryDisk::new();
+        let store = store(&disk, true);
+        drop((0..4).map(|_| store.post(count(1).durability(Durability::Flush(1000)))).collect::<Vec<_>>());
+        drop(store);
+        // A thread that nobody waited for would have the file.
+        let again = Options::new().keeper(false).open(&disk, "store").unwrap();
+        assert_eq!(value(&again, 1), Some(4));
+    }
+}
