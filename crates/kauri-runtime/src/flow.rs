@@ -144,6 +144,13 @@ impl Flow {
             bucket.saved = bucket.saved.saturating_sub(price(rate).saturating_mul(count));
         }
     }
+
+    /// A message that was begun has not been after all.
+    pub(crate) fn unspend(&mut self, worker: WorkerId, rate: Rate) {
+        if let Some(bucket) = self.buckets.get_mut(&worker) {
+            bucket.saved = bucket.saved.saturating_add(price(rate));
+        }
+    }
 }
 
 /// The time that one message costs.

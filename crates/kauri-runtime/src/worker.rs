@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kauri_tree::Durability;
-use kauri_wire::{Flags, MessageRef, WorkerId};
+use kauri_wire::{Flags, InboxKey, MessageRef, WorkerId};
 
 use crate::atomic::Atomic;
 use crate::claim::{self, Claimed, Found, Held, Leases, Search};
@@ -74,8 +74,10 @@ pub struct Worker {
     hold: Arc<Hold>,
     /// The batch before, if it was committed and may not be durable yet: then something is held, and handled on what that batch wrote.
     early: Option<Batch>,
-    /// What it has committed of runs and not waited for.
+    /// What it has handed in of runs and not waited for.
     pub(crate) underway: Option<Underway>,
+    /// A message whose run can never be written as begun, and why.
+    pub(crate) refused: Option<(InboxKey, String)>,
     /// A commit of what is held was refused for something in it: each is handled alone, so that no other suffers for it.
     is_one_by_one: bool,
     /// Messages that are done with, durably, and were not reported yet.
@@ -132,6 +134,7 @@ impl Runtime {
             hold,
             early: None,
             underway: None,
+            refused: None,
             is_one_by_one: false,
             done: 0,
             relay: None,

@@ -221,7 +221,12 @@ impl LiveRun {
         if self.concluded.is_some() {
             return Err(SinkError::Sealed);
         }
-        let concluded = self.conclude(&LastWord::End(ending.clone()), None).map_err(Halt::into_error);
+        let mut concluded = self.conclude(&LastWord::End(ending.clone()), None);
+        if let Err(Halt::Failed(why)) = &concluded {
+            // What it says of its end can never be written: so it ends without.
+            concluded = self.conclude(&self.failure(why), None);
+        }
+        let concluded = concluded.map_err(Halt::into_error);
         let answer = match &concluded {
             Ok(true) => Ok(()),
             Ok(false) => Err(SinkError::Lost),
@@ -270,13 +275,22 @@ impl LiveRun {
 
     fn try_conclude(&mut self, first: u32, word: &LastWord, mut ahead: Option<&mut Ahead<'_>>) -> Result<bool, Halt> {
         for pass in first..=PASSES_MAX {
-            let stop = self.stop;
+            let stop = match word {
+                LastWord::End(_) => self.stop,
+                // Whatever told of it came while it ran, and does not come again.
+                LastWord::Park(_) => self.stop.or_else(|| self.is_over().then_some(Stop::TimedOut)),
+            };
             if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
                 return Ok(false);
             }
-            let job = Arc::clone(&self.job);
+            let (job, asked) = (Arc::clone(&self.job), self.asked.clone());
             let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| match word {
-                LastWord::End(ending) => stage_end(block, shared, run, (ending, &job), stop),
+                LastWord::End(ending) => {
+                    if let Some(name) = asked.as_deref().filter(|_| !ending.outcome.is_success()) {
+                        record(block, run, StepKind::Failed, name, &[])?;
+                    }
+                    stage_end(block, shared, run, (ending, &job), stop)
+                }
                 LastWord::Park(park) => stage_wait(block, shared, run, park, stop),
             };
             let result = match self.try_commit(&mut make, Lasting::Over, ahead.as_deref_mut()) {
@@ -422,8 +436,8 @@ fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), 
             if !is_recorded {
                 record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes())?;
             }
-            let class = make::class(block, &run.class)?.class;
-            block.arm(*due, &make::drive_message(run.id, class.worker, false)?)?;
+            let message = make::wake_message(block, run)?;
+            block.arm(*due, &message)?;
         }
         Park::Signal(name) => {
             if **name == *DECIDED {

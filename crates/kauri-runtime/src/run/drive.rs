@@ -75,6 +75,17 @@ pub(crate) struct Underway {
     next: Option<Going>,
 }
 
+/// What became of what was on its way.
+#[derive(Default)]
+struct Arrival {
+    /// How many messages were done with by it.
+    handled: usize,
+    /// What goes on.
+    next: Option<Going>,
+    /// Others were quicker.
+    is_contended: bool,
+}
+
 /// A run that is done with, as far as is known: its last word is on its way, and is said again if it meets a conflict.
 struct Last {
     live: Box<LiveRun>,
@@ -180,7 +191,10 @@ impl Worker {
     /// Drives runs as far as they go, one after the other, until there is none or it has been long enough. In turns with others it drives one,
     /// and does not wait for the commit of its end.
     pub(crate) fn drive_inbox(&mut self, pace: Pace) -> Result<Tick> {
-        let (before, mut next) = self.arrive()?;
+        let Arrival { handled: before, mut next, is_contended } = self.arrive()?;
+        if is_contended {
+            return Ok(Tick { rest: Rest::Busy, handled: before, fired: 0 });
+        }
         let until = self.runtime.shared.mono() + self.policy.batch_time_max;
         let mut handled = 0;
         if next.is_none() {
@@ -207,37 +221,44 @@ impl Worker {
         Ok(Tick { handled: before + handled, fired: 0, rest: Rest::More })
     }
 
-    /// Waits for what was left on its way, if anything was: how many messages were done with by it, and what goes on.
-    fn arrive(&mut self) -> Result<(usize, Option<Going>)> {
+    /// Waits for what was left on its way, if anything was.
+    fn arrive(&mut self) -> Result<Arrival> {
         let Some(Underway { landing: (posted, change), last, next }) = self.underway.take() else {
-            return Ok((0, None));
+            return Ok(Arrival::default());
         };
         let shared = Arc::clone(&self.runtime.shared);
         let settled = shared.settle(posted, &change);
+        let handled = usize::from(last.is_some());
         if let Ok(Verdict::Committed(_)) = settled {
             last.iter().for_each(|last| self.leave(&last.claimed));
             shared.metrics.add(Counter::Commits, 1);
-            return Ok((usize::from(last.is_some()), next));
+            return Ok(Arrival { handled, next, is_contended: false });
         }
-        let begun = next.map(|(_, claimed)| {
-            self.leave(&claimed);
-            claimed.key
-        });
         if let Ok(Verdict::Conflict(conflict)) = &settled {
             shared.meet(conflict, 1, Some(self.id));
         }
-        match last {
-            Some(last) => self.say_again(last, settled).map(|()| (1, None)),
-            None => self.begin_again(begun, settled).map(|()| (0, None)),
+        let begun = next.map(|(_, claimed)| self.give_back(&claimed));
+        let is_contended = match last {
+            Some(last) => self.say_again(last, settled).map(|()| false),
+            None => self.note_refusal(begun, settled),
+        };
+        Ok(Arrival { handled, next: None, is_contended: is_contended? })
+    }
+
+    /// Gives a message back whose run did not begin after all: where it is.
+    fn give_back(&mut self, claimed: &Claimed) -> InboxKey {
+        if let Some(rate) = self.policy.rate {
+            self.runtime.shared.flow().unspend(self.id, rate);
         }
+        self.leave(claimed);
+        claimed.key
     }
 
     /// After a run's last word was not committed.
     fn say_again(&mut self, Last { mut live, claimed, word }: Last, settled: Result<Verdict>) -> Result<()> {
         let concluded = match settled {
             Ok(_) => live.conclude_again(&word),
-            Err(error) if error.is_refusal() => Err(error.into()),
-            Err(error) => Err(Halt::Runtime(error)),
+            Err(error) => Err(error.into()),
         };
         let concluded = match concluded {
             Err(Halt::Failed(why)) => live.conclude(&live.failure(&why), None),
@@ -249,15 +270,17 @@ impl Worker {
         Ok(())
     }
 
-    /// After the begin of a run was not committed.
-    fn begin_again(&mut self, begun: Option<InboxKey>, settled: Result<Verdict>) -> Result<()> {
+    /// After the begin of a run was not committed: tells whether others were quicker. If it can never be written, its run ends when it is
+    /// claimed next.
+    fn note_refusal(&mut self, begun: Option<InboxKey>, settled: Result<Verdict>) -> Result<bool> {
         match (settled, begun) {
             (Ok(_), _) => {
                 self.runtime.shared.metrics.add(Counter::Contended, 1);
-                Ok(())
+                Ok(true)
             }
             (Err(error), Some(key)) if error.is_refusal() => {
-                self.try_begin_run(Pace::Settled, &mut None, Some(&(key, error.to_string()))).map(drop)
+                self.refused = Some((key, error.to_string()));
+                Ok(false)
             }
             (Err(error), _) => Err(error),
         }
@@ -265,8 +288,7 @@ impl Worker {
 
     /// Drives what has begun to its end, and claims no more. If the runtime has stopped, it is left as a crash would leave it.
     pub(crate) fn end_turn(&mut self) -> Result<()> {
-        let (_, next) = self.arrive()?;
-        match next {
+        match self.arrive()?.next {
             Some(going) if self.runtime.shared.check_running().is_ok() => {
                 self.drive_run(going, None, Pace::Settled).map(drop)
             }
@@ -341,8 +363,8 @@ impl Worker {
     /// Claims a message, and commits with the claim what it means for its run. If that can never be written, the run ends, or the message
     /// is buried if it is none of a run: it is not tried again for ever.
     fn begin_run(&mut self, pace: Pace) -> Result<Begun> {
-        let mut claims = None;
-        match self.try_begin_run(pace, &mut claims, None) {
+        let (mut claims, refused) = (None, self.refused.take());
+        match self.try_begin_run(pace, &mut claims, refused.as_ref()) {
             Err(error) if error.is_refusal() && claims.is_some() => {
                 let refused = claims.take().map(|key| (key, error.to_string()));
                 self.try_begin_run(pace, &mut claims, refused.as_ref())
@@ -491,7 +513,7 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
         run.started = Some(block.now().wall);
         if let Some(until) = run.until(None, time_max) {
             // Whoever drives it then sees by itself that its time is over; if it waits, this ends it.
-            block.arm(until, &make::drive_message(run.id, claimed.key.worker, false)?)?;
+            block.arm(until, &make::drive_message(run.id, claimed.key.worker, job.is_urgent)?)?;
         }
     }
     let until = run.until(job.deadline, time_max);

@@ -16,6 +16,7 @@ use kauri_wire::run::{Envelope, Event, EventType, RunFrame};
 use serde_json::{Value as Json, json};
 
 use super::artifact::Digest;
+use super::draft::PAYLOAD_BYTES_MAX;
 use super::fault::RunFault;
 use super::index;
 use super::make;
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::json::to_hex;
 use crate::read::{Read, View};
 use crate::schema::EVENTS;
-use crate::substrate::{Bytes, KeyRange};
+use crate::substrate::{Bytes, KeyRange, at_most};
 
 /// The version of the contract that events follow.
 pub const CONTRACT_VERSION: &str = "0.1.0";
@@ -47,7 +48,7 @@ fn code(kind: EventType) -> u8 {
 /// The row of a draft, if it is an event that can be kept.
 ///
 /// # Errors
-/// `Event` if the payload is not one of its type.
+/// `Event` if the payload is not one of its type, `Limit` if it is too long.
 pub(super) fn encode(draft: &EventDraft) -> Result<Bytes> {
     let refuse = |error: &dyn ToString| Error::Run(RunFault::Event(error.to_string().into()));
     let payload = Map::decode(&draft.payload).map_err(|error| refuse(&error))?;
@@ -55,10 +56,7 @@ pub(super) fn encode(draft: &EventDraft) -> Result<Bytes> {
         return Err(refuse(&"expected a payload of 63 levels at most, found more"));
     }
     Event::decode(draft.kind, payload).map_err(|error| refuse(&error))?;
-    let most = kauri_wire::run::FRAME_BYTES_MAX / 2;
-    if draft.payload.len() > most {
-        return Err(refuse(&format!("expected a payload of {most} bytes at most, found {}", draft.payload.len())));
-    }
+    at_most("bytes of an event's payload", PAYLOAD_BYTES_MAX, draft.payload.len())?;
     let mut row = Vec::with_capacity(9 + draft.payload.len());
     row.push(code(draft.kind));
     row.extend_from_slice(&draft.ts.to_le_bytes());

@@ -1,8 +1,8 @@
 //! Derived work: jobs that a run asks for, made in the commit in which it asks.
 
+use kauri_wire::RunId;
 use kauri_wire::pack::{ArrayBuf, Map, MapBuf, Value};
 use kauri_wire::run::{Event, EventType, Level};
-use kauri_wire::{JobId, RunId};
 use sha2::{Digest, Sha256};
 
 use super::event;
@@ -134,7 +134,7 @@ fn make_child(block: &mut Atomic<'_>, shared: &Shared, run: &Run, target: &str, 
     let above = make::job(block, &run.job)?;
     let parallel = fan_out_of(block, run)?.parallel;
     let job = Job {
-        id: JobId::new(format!("job-{id}"))?,
+        id: make::own_job(id)?,
         class: target.into(),
         outcome: None,
         created: now,
@@ -144,6 +144,7 @@ fn make_child(block: &mut Atomic<'_>, shared: &Shared, run: &Run, target: &str, 
         attempts: 1,
         tags: above.tags,
         after: Vec::new(),
+        at: None,
         waiting: 0,
         on_failed: OnFailed::Fail,
         is_urgent: above.is_urgent,

@@ -6,12 +6,12 @@
 //! 28         44           60              64         80               84          100
 //!  | first 16 | latest 16  | attempts u32  | gate 16  | gate limit u32 | unique 16 |
 //! 100
-//!  | length u32, class | tags u32 | length u32, tag ... | jobs u32 | length u32, job id ... |     little-endian
+//!  | length u32, class | tags u32 | length u32, tag ... | jobs u32 | length u32, job id ... | at i64 |     little-endian
 //! ```
 //!
 //! Flag 1 is urgent, 2 that a job it waits for failed, 4 that it stands before a gate or has passed it, 8 that it was submitted
-//! with a key, whose place in the index is `unique`. The jobs are those it waits for;
-//! waiting counts those that have not ended.
+//! with a key, whose place in the index is `unique`, 16 that it is not to begin before the moment `at`, which is there only then. The jobs
+//! are those it waits for; waiting counts those that have not ended.
 
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ const URGENT: u8 = 1;
 const HURT: u8 = 2;
 const GATED: u8 = 4;
 const UNIQUE: u8 = 8;
+const TIMED: u8 = 16;
 /// What every row has: all but its texts.
 const FIXED_BYTES: usize = 112;
 
@@ -65,6 +66,8 @@ pub struct Job {
     pub tags: Vec<Box<str>>,
     /// The jobs that it waits, or waited, for.
     pub after: Vec<JobId>,
+    /// When its first run may begin, also if they have ended before.
+    pub at: Option<Timestamp>,
     /// How many of them have not ended.
     pub waiting: u32,
     /// What becomes of it when one of them fails.
@@ -82,11 +85,12 @@ impl Job {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flags = [(self.is_urgent, URGENT), (self.is_hurt, HURT), (self.gate.is_some(), GATED)]
             .into_iter()
-            .chain([(self.unique.is_some(), UNIQUE)]);
+            .chain([(self.unique.is_some(), UNIQUE), (self.at.is_some(), TIMED)]);
         let flags = flags.filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
         let (gate, limit) = self.gate.unwrap_or((Gate([0; 16]), 0));
         let listed = self.tags.iter().map(|tag| tag.len()).chain(self.after.iter().map(|job| job.as_str().len()));
         let bytes = FIXED_BYTES + self.class.len() + listed.map(|bytes| 4 + bytes).sum::<usize>();
+        let bytes = bytes + self.at.map_or(0, |_| size_of::<i64>());
         let mut row = Writer::sized(MAGIC, bytes);
         row.byte(self.outcome.is_some().into()).byte(self.outcome.map_or(0, Outcome::code)).byte(flags);
         row.byte(self.on_failed as u8).moment(self.created).moment_some(self.deadline).short(self.waiting);
@@ -99,6 +103,9 @@ impl Job {
         row.short(count(self.after.len()));
         for job in &self.after {
             row.bytes(job.as_str().as_bytes());
+        }
+        if let Some(at) = self.at {
+            row.moment(at);
         }
         row.finish()
     }
@@ -134,6 +141,7 @@ impl Job {
         for _ in 0..row.short()? {
             after.push(JobId::new(row.text()?).ok()?);
         }
+        let at = if flags & TIMED != 0 { Some(row.moment()?) } else { None };
         row.end()?;
         Some(Self {
             id,
@@ -146,6 +154,7 @@ impl Job {
             attempts,
             tags,
             after,
+            at,
             waiting,
             on_failed,
             is_urgent: flags & URGENT != 0,
@@ -215,7 +224,7 @@ impl Submission {
         self
     }
 
-    /// With this id for its first run, which no other run may have or have had. Without it, one is made.
+    /// With this id for its first run, which no other run may have, as long as it is kept. Without it, one is made.
     pub fn run_id(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
@@ -300,6 +309,7 @@ mod tests {
             attempts: 3,
             tags: vec!["a".into(), "b".into()],
             after: vec![JobId::new("before").unwrap()],
+            at: Some(Timestamp(7)),
             waiting: 1,
             on_failed: OnFailed::Continue,
             is_urgent: true,

@@ -153,6 +153,8 @@ pub struct LiveRun {
     pub(super) buffered_bytes: usize,
     pub(super) stop: Option<Stop>,
     pub(super) park: Option<Park>,
+    /// The step that was asked for last, until it is recorded. If the run fails, it is what failed.
+    pub(super) asked: Option<Box<str>>,
     /// How its end was committed, if that was done before its driver returned.
     pub(super) concluded: Option<Result<bool>>,
 }
@@ -175,6 +177,7 @@ impl LiveRun {
             buffered_bytes: 0,
             stop: None,
             park: None,
+            asked: None,
             concluded: None,
         }
     }
@@ -228,7 +231,13 @@ impl LiveRun {
             record(block, run, StepKind::Work, name, &result)?;
             Ok(result)
         })
-        .inspect(|_| self.next += 1)
+        .inspect(|_| self.advance())
+    }
+
+    /// Moves to the place of the next step.
+    fn advance(&mut self) {
+        self.next += 1;
+        self.asked = None;
     }
 
     /// Waits until a moment, holding nothing meanwhile. The moment that was said first counts.
@@ -248,7 +257,7 @@ impl LiveRun {
         }
         if recorded.is_none() {
             self.commit(|block, _, run| record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes()))?;
-            self.next += 1;
+            self.advance();
         }
         Ok(())
     }
@@ -269,7 +278,7 @@ impl LiveRun {
         })?;
         match taken {
             Some(payload) => {
-                self.next += 1;
+                self.advance();
                 Ok(payload)
             }
             None => Err(self.park_for_signal(name)),
@@ -290,7 +299,9 @@ impl LiveRun {
                     record(block, run, StepKind::Job, name, &[outcome.code()])?;
                     Ok(Some(vec![outcome.code()]))
                 })?;
-                self.next += u32::from(ended.is_some());
+                if ended.is_some() {
+                    self.advance();
+                }
                 ended
             }
         };
@@ -308,7 +319,11 @@ impl LiveRun {
     /// As for `wait_for_job`.
     pub fn wait_for(&mut self, child: RunId) -> Result<Outcome, Halt> {
         let rows = self.shared.substrate.snapshot()?;
-        let job = make::run(&crate::read::View::new(rows), child)?.job;
+        let job = match make::find_run(&crate::read::View::new(rows), child)? {
+            Some(run) => run.job,
+            // It was swept away since: what is recorded of it counts.
+            None => make::own_job(child)?,
+        };
         self.wait_for_job(&job)
     }
 
@@ -370,14 +385,18 @@ impl LiveRun {
     pub(super) fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
         self.check_open()?;
         check_name("a step's name", name)?;
-        let Some(step) = self.recorded.get(self.next as usize) else { return Ok(None) };
+        let Some(step) = self.recorded.get(self.next as usize) else {
+            self.asked = Some(name.into());
+            return Ok(None);
+        };
         if step.kind != kind || *step.name != *name {
             let recorded = (step.kind, step.name.clone());
             let asked = Some((kind, name.into()));
             return Err(Halt::Diverged(Box::new(Divergence { number: self.next, recorded, asked })));
         }
-        self.next += 1;
-        Ok(Some(step.result.clone()))
+        let result = step.result.clone();
+        self.advance();
+        Ok(Some(result))
     }
 
     /// Whether the code has asked for every step that is recorded.
@@ -399,7 +418,7 @@ impl LiveRun {
     /// Records what was done in the next place.
     pub(super) fn record_step(&mut self, kind: StepKind, name: &str, result: &[u8]) -> Result<(), Halt> {
         self.commit(|block, _, run| record(block, run, kind, name, result))?;
-        self.next += 1;
+        self.advance();
         Ok(())
     }
 
@@ -426,7 +445,7 @@ impl LiveRun {
 
     /// Whether the run may go on here, as far as is known.
     pub(super) fn check_open(&mut self) -> Result<(), Halt> {
-        if self.stop.is_none() && self.until.is_some_and(|until| self.now().wall >= until) {
+        if self.stop.is_none() && self.is_over() {
             self.stop = Some(Stop::TimedOut);
         }
         match self.stop {
@@ -435,6 +454,11 @@ impl LiveRun {
             None if self.park.is_some() => Err(Halt::Parked),
             None => Ok(()),
         }
+    }
+
+    /// Whether its time is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| self.now().wall >= until)
     }
 
     /// How the run was ended early, if it was.
@@ -480,7 +504,7 @@ impl EventSink for LiveRun {
     fn append(&mut self, events: &[EventDraft]) -> Result<Appended, SinkError> {
         let before = self.run.events + self.buffered.len() as u64;
         match self.try_append(events) {
-            // Derived work that was not made is said, too; it stands after what it is about.
+            // Derived work that was not made is said, too, after what it is about: so there may be more than these.
             Ok(()) if !events.is_empty() => Ok(Appended { first_seq: before + 1, last_seq: self.run.events }),
             Ok(()) => Ok(Appended { first_seq: before + 1, last_seq: before }),
             Err(halt) => Err(self.sink_error(halt, events.len())),

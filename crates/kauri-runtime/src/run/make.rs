@@ -8,6 +8,7 @@ use super::index;
 use super::job::Job;
 use super::outcome::{Origin, State};
 use super::row::Run;
+use super::seal;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::read::Read;
@@ -213,7 +214,7 @@ pub(super) fn dispatch_to(
     if let Some(deadline) = job.deadline {
         block.arm(deadline, &message)?;
     }
-    if job.waiting > 0 {
+    if job.waiting > 0 && !seal::is_doomed(job) {
         return Ok(());
     }
     match due {
@@ -224,6 +225,20 @@ pub(super) fn dispatch_to(
 
 /// Stages a message that wakes a run.
 pub(super) fn wake(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    let message = wake_message(block, run)?;
+    block.emit(&message)
+}
+
+/// The message that wakes a run: as urgent as the first.
+pub(super) fn wake_message(block: &Atomic<'_>, run: &Run) -> Result<Message> {
     let worker = class(block, &run.class)?.class.worker;
-    block.emit(&drive_message(run.id, worker, false)?)
+    // A job is as urgent as it was submitted, whatever else of it changes.
+    let job = block.peek(&JOBS, run.job.as_str().as_bytes())?;
+    let job = job.map(|row| Job::decode(run.job.clone(), &row)).transpose()?;
+    drive_message(run.id, worker, job.is_some_and(|job| job.is_urgent))
+}
+
+/// The id of a job whose first run this is, if nobody chose another.
+pub(super) fn own_job(first: RunId) -> Result<JobId> {
+    Ok(JobId::new(format!("job-{first}"))?)
 }

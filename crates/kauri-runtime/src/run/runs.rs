@@ -11,7 +11,7 @@ use super::fault::RunFault;
 use super::index;
 use super::job::Job;
 use super::make::{self, Input, marked, unmark};
-use super::outcome::{Outcome, State};
+use super::outcome::{Origin, Outcome, State};
 use super::row::Run;
 use super::seal::{self, Ending};
 use crate::atomic::Atomic;
@@ -199,28 +199,35 @@ impl Runs {
         self.read(|view| refused(view, id))
     }
 
-    /// Cancels a run with everything under it, and all that follows it. What has not begun is sealed at once; whoever drives a run
-    /// hears of it when it next says or records something.
+    /// Cancels a run with everything under it and under the attempts of its job before it, and all that follows it. What has not begun is
+    /// sealed at once; whoever drives a run hears of it when it next says or records something. After a crash half-way the next start does
+    /// the rest.
     ///
     /// # Errors
     /// As for `run`.
     pub fn cancel(&self, id: RunId) -> Result<Cancelled> {
         let mut done = Cancelled::default();
-        let mut open = vec![id];
+        self.atomically(|block| {
+            make::run(block, id)?;
+            make::mark(block, &index::cancelling(id))
+        })?;
+        let mut open = self.read(|view| derived_before(view, id))?;
+        open.push(id);
         // A run that is cancelled makes no more children: so each is asked for its children after it was cancelled.
         while let Some(id) = open.pop() {
             self.cancel_one(id, &mut done)?;
-            let keys = self.read(|view| marked(view, &index::children(id), usize::MAX))?;
-            for key in keys {
-                open.push(index::last_run(&key)?);
-            }
+            open.extend(self.read(|view| children(view, id))?);
         }
+        self.atomically(|block| unmark(block, &index::cancelling(id)))?;
         Ok(done)
     }
 
     fn cancel_one(&self, id: RunId, done: &mut Cancelled) -> Result<()> {
         let before = self.atomically(|block| {
-            let mut run = make::run(block, id)?;
+            // One that was swept away has ended.
+            let Some(mut run) = make::find_run(block, id)? else {
+                return Ok(State::Sealed(Outcome::Cancelled));
+            };
             let before = run.state;
             run.is_cancelled = true;
             match before {
@@ -276,14 +283,20 @@ impl Runs {
     /// `NoClass`, or if the substrate fails.
     pub fn resume(&self, class: &str) -> Result<()> {
         self.set_paused(class, false)?;
+        self.send_paused(class)
+    }
+
+    /// Sends the runs again that came while their class was paused.
+    fn send_paused(&self, class: &str) -> Result<()> {
         let prefix = index::paused_of(class);
         loop {
             let sent = self.atomically(|block| {
                 let keys = marked(block, &prefix, BATCH_ROWS)?;
                 for key in &keys {
                     unmark(block, key)?;
-                    let run = make::run(block, index::last_run(key)?)?;
-                    make::wake(block, &run)?;
+                    if let Some(run) = make::find_run(block, index::last_run(key)?)? {
+                        make::wake(block, &run)?;
+                    }
                 }
                 Ok(keys.len())
             })?;
@@ -324,11 +337,25 @@ impl Runs {
     }
 
     /// Ends every run whose driver died with an earlier incarnation: with a crash, and another run if its class wants one. Those that
-    /// are to be resumed are sent again if nothing else will. Answers what became of each. A runtime does this when it starts.
+    /// are to be resumed are sent again if nothing else will. Answers what became of each. What died half-way through cancelling runs or
+    /// resuming a class is done with. A runtime does this when it starts.
     ///
     /// # Errors
     /// If the substrate fails or a row is damaged.
     pub(crate) fn recover(&self) -> Result<Recovered> {
+        for key in self.read(|view| marked(view, index::CANCELLING, usize::MAX))? {
+            let run = index::last_run(&key)?;
+            match self.cancel(run) {
+                Ok(_) => {}
+                Err(Error::Run(RunFault::NoRun(_))) => self.atomically(|block| unmark(block, &key))?,
+                Err(error) => return Err(error),
+            }
+        }
+        for class in self.classes()? {
+            if self.class(&class)?.is_some_and(|(_, is_paused)| !is_paused) {
+                self.send_paused(&class)?;
+            }
+        }
         let mut done = Recovered::default();
         let mut from = index::RUNNING.to_vec();
         loop {
@@ -428,13 +455,29 @@ pub(super) fn lineage(view: &View<'_>, id: RunId) -> Result<Lineage> {
     Ok(Lineage { run, ancestors, descendants: descendants(view, id)? })
 }
 
+/// The retries and children of a run.
+fn children(view: &View<'_>, id: RunId) -> Result<Vec<RunId>> {
+    marked(view, &index::children(id), usize::MAX)?.iter().map(|key| index::last_run(key)).collect()
+}
+
+/// What the attempts of a run's job before it derived.
+fn derived_before(view: &View<'_>, id: RunId) -> Result<Vec<RunId>> {
+    let (mut above, mut derived) = (make::run(view, id)?, Vec::new());
+    while let Origin::Retry { of, .. } = above.origin {
+        let retry = above.id;
+        let Some(before) = make::find_run(view, of)? else { break };
+        derived.extend(children(view, of)?.into_iter().filter(|child| *child != retry));
+        above = before;
+    }
+    Ok(derived)
+}
+
 /// The retries and children of a run, theirs, and so on: each after its parent.
 pub(super) fn descendants(view: &View<'_>, id: RunId) -> Result<Vec<Run>> {
     let mut found = Vec::new();
     let mut open = vec![id];
     while let Some(id) = open.pop() {
-        let keys = marked(view, &index::children(id), usize::MAX)?;
-        let children = keys.iter().map(|key| index::last_run(key)).collect::<Result<Vec<_>>>()?;
+        let children = children(view, id)?;
         for child in &children {
             found.extend(make::find_run(view, *child)?);
         }

@@ -8,6 +8,7 @@ use kauri_wire::{RunId, Timestamp};
 use super::class::ClassRow;
 use super::event;
 use super::fault::RunFault;
+use super::index::Gate;
 use super::job::{Job, OnFailed};
 use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, stage_run, unmark};
 use super::outcome::{Origin, Outcome, State};
@@ -77,8 +78,8 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     assert!(run.outcome().is_none(), "a sealed run is sealed");
     ending.check()?;
     let now = block.now().wall;
-    if run.state == State::Parked {
-        // Nobody waits for a decision any more.
+    if run.state == State::Parked || shared.ledger.is_some() {
+        // Nobody waits for a decision any more, nor is about to.
         unmark(block, &index::undecided(run.id))?;
     }
     let event = event::encode(&ending.terminal)?;
@@ -94,6 +95,11 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
         Some(pause) => {
             let wait = i64::try_from(shared.jitter(pause).as_millis()).unwrap_or(i64::MAX);
             let due = Timestamp(now.0.saturating_add(wait));
+            // Where it stands in the queue of a gate nobody is to call it; and if it was just called, somebody else is.
+            if let Some((gate, limit)) = job.gate {
+                unmark(block, &gate.queued(run.id))?;
+                call_next(block, gate, limit)?;
+            }
             follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
         }
         None => finish(block, job, run, ending.outcome),
@@ -131,9 +137,31 @@ pub(super) fn follow(
     job.latest = id;
     job.attempts = job.attempts.saturating_add(1);
     job.outcome = None;
+    // Whoever runs it again says when.
+    job.at = None;
+    await_others(block, &mut job, id)?;
     stage_job(block, &job)?;
     make::dispatch(block, &run, &job, due)?;
     Ok(run)
+}
+
+/// Stages that a run waits for the jobs before its own that have not ended, and notes whether one of the others failed. One that was swept
+/// away has ended, and nobody knows how: it is in nobody's way.
+pub(super) fn await_others(block: &mut Atomic<'_>, job: &mut Job, run: RunId) -> Result<()> {
+    (job.waiting, job.is_hurt) = (0, false);
+    for before in &job.after {
+        let Some(found) = make::find_job(block, before)? else { continue };
+        match found.outcome {
+            Some(outcome) => job.is_hurt |= !outcome.is_success(),
+            // A job named twice is waited for once.
+            None if block.row(&RUN_INDEX, &index::waiter(before, run))?.is_some() => {}
+            None => {
+                job.waiting += 1;
+                mark(block, &index::waiter(before, run))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An id that no run has.
@@ -175,14 +203,22 @@ fn tell(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
             job.waiting = job.waiting.saturating_sub(1);
             job.is_hurt |= !outcome.is_success();
             stage_job(block, &job)?;
-            if job.waiting == 0 || is_doomed(&job) { make::wake(block, waiter) } else { Ok(()) }
+            let is_doomed = is_doomed(&job);
+            match job.at {
+                _ if job.waiting > 0 && !is_doomed => Ok(()),
+                Some(at) if at > block.now().wall && !is_doomed => {
+                    let message = make::wake_message(block, waiter)?;
+                    block.arm(at, &message)
+                }
+                _ => make::wake(block, waiter),
+            }
         }
         State::Running | State::Sealed(_) => Ok(()),
     }
 }
 
 /// Whether the job need not wait for others any more, because one of them failed.
-fn is_doomed(job: &Job) -> bool {
+pub(super) fn is_doomed(job: &Job) -> bool {
     job.is_hurt && job.on_failed != OnFailed::Continue
 }
 
@@ -192,13 +228,22 @@ pub(super) fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Resul
     unmark(block, &gate.queued(run))?;
     unmark(block, &gate.passed(job.first))?;
     // Also if it had not passed: it may be the one that was just called, and then nobody else would be.
+    call_next(block, gate, limit)
+}
+
+/// Stages that the next run before a gate is called, if it may pass.
+fn call_next(block: &mut Atomic<'_>, gate: Gate, limit: u32) -> Result<()> {
     if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
         return Ok(());
     }
-    let Some(next) = marked(block, &gate.all_queued(), 1)?.pop() else { return Ok(()) };
-    unmark(block, &next)?;
-    let next = make::run(block, index::last_run(&next)?)?;
-    make::wake(block, &next)
+    while let Some(next) = marked(block, &gate.all_queued(), 1)?.pop() {
+        unmark(block, &next)?;
+        // One that has ended or was swept away needs no gate, and must not keep others from it.
+        if let Some(run) = make::find_run(block, index::last_run(&next)?)?.filter(|run| run.outcome().is_none()) {
+            return make::wake(block, &run);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a pending run may begin.
@@ -231,6 +276,10 @@ pub(super) fn admit(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassR
     }
     if class.is_paused {
         mark(block, &index::paused(&run.class, run.id))?;
+        // It may have been called, and others before the same gate may be of another class.
+        if let Some((gate, limit)) = job.gate {
+            call_next(block, gate, limit)?;
+        }
         return Ok(Admission::Later);
     }
     Ok(if pass_gate(block, job, run.id)? { Admission::Go } else { Admission::Later })

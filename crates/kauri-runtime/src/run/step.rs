@@ -47,10 +47,12 @@ pub enum StepKind {
     Job,
     /// An action, and its result.
     Action,
+    /// What the run had asked for when it failed, and was not done: the last that is recorded. Why it failed, the run's end says.
+    Failed,
 }
 
 impl StepKind {
-    const ALL: [Self; 5] = [Self::Work, Self::Sleep, Self::Signal, Self::Job, Self::Action];
+    const ALL: [Self; 6] = [Self::Work, Self::Sleep, Self::Signal, Self::Job, Self::Action, Self::Failed];
 }
 
 impl fmt::Display for StepKind {
@@ -61,6 +63,7 @@ impl fmt::Display for StepKind {
             Self::Signal => "a wait for a signal",
             Self::Job => "a wait for a job",
             Self::Action => "an action",
+            Self::Failed => "a step that failed",
         })
     }
 }
@@ -216,7 +219,7 @@ impl Runs {
     }
 
     /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
-    /// done them, and has another input if one is given.
+    /// done them, and has another input if one is given. The step may be the one that failed.
     ///
     /// # Errors
     /// `NoStep`, and as for [`retry`](Runs::retry).

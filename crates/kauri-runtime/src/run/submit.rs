@@ -5,7 +5,7 @@ use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
 use super::fault::RunFault;
 use super::index;
 use super::job::{Job, LIST_MAX, Submission};
-use super::make::{self, Input, NewRun, mark, stage_job};
+use super::make::{self, Input, NewRun, stage_job};
 use super::outcome::Origin;
 use super::runs::{Runs, check_name};
 use super::seal;
@@ -66,7 +66,7 @@ pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: 
             keys::check_job(&shared.takes, job.as_str())?;
             job.clone()
         }
-        None => JobId::new(format!("job-{id}"))?,
+        None => make::own_job(id)?,
     };
     let submitted = Submitted { job: job.clone(), run: id, is_new: true };
     stage_new_job(block, wanted, worker, id, job)?;
@@ -95,6 +95,7 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, worker: WorkerId, 
         attempts: 1,
         tags: wanted.tags.clone(),
         after: wanted.after.clone(),
+        at: wanted.at,
         waiting: 0,
         on_failed: wanted.on_failed,
         is_urgent: wanted.is_urgent,
@@ -103,16 +104,9 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, worker: WorkerId, 
         unique: wanted.unique.as_ref().map(|(key, _)| index::unique_hash(&wanted.class, key)),
     };
     for before in &wanted.after {
-        match make::job(block, before)?.outcome {
-            Some(outcome) => job.is_hurt |= !outcome.is_success(),
-            // A job named twice is waited for once.
-            None if block.row(&RUN_INDEX, &index::waiter(before, run))?.is_some() => {}
-            None => {
-                job.waiting += 1;
-                mark(block, &index::waiter(before, run))?;
-            }
-        }
+        make::job(block, before)?;
     }
+    seal::await_others(block, &mut job, run)?;
     let (origin, input) = (Origin::First, Input::Own(&wanted.input));
     let made = make::make(block, &NewRun { id: run, job: &job, origin, depth: 0, root: run, input, now })?;
     stage_job(block, &job)?;

@@ -191,9 +191,9 @@ impl Change {
         self.writes.is_empty() && self.appends.is_empty() && self.cuts.is_empty()
     }
 
-    /// How many bytes of keys and values would be written.
+    /// About how many bytes of keys and values would be written.
     #[must_use]
-    pub fn written_bytes(&self) -> usize {
+    pub(crate) fn written_bytes(&self) -> usize {
         let rows = self.writes.values().flatten();
         let rows = rows.map(|(key, value)| key.len() + value.as_ref().map_or(0, |value| value.len()));
         let beside = |append: &Append| append.also.iter().map(|(_, value)| value.len()).sum::<usize>();

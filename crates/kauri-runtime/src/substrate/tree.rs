@@ -7,7 +7,7 @@
 //! ```
 //!
 //! In the writer's turn the store compares by the pages that versions share, so a range of many rows is looked at whole only
-//! outside of it.
+//! outside of it. What observed little is compared in that turn alone, by value: an errand of the store's, see [`Substrate::post`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -21,6 +21,7 @@ mod restarts;
 mod restores;
 mod retention;
 mod run_jobs;
+mod run_order;
 mod run_scripts;
 mod run_steps;
 mod runs;

@@ -102,9 +102,9 @@ fn runs_that_failed_are_retried_from_a_step_with_another_input_in_another_life_o
         (0..4).map(|number| runs.submit(&work("bad").tag(format!("n={}", number % 2))).unwrap().run).collect();
     crew(&setup, three_steps).drain().unwrap();
     let (setup, runs) = next_life(setup);
-    let one = runs.retry_from(failed[0], "parse", Some(b"good")).unwrap_err();
-    assert!(one.to_string().contains("parse"), "a step that failed is not recorded: {one}");
-    let one = runs.retry_with(failed[0], Some(b"good")).unwrap();
+    let nothing = runs.retry_from(failed[0], "print", Some(b"good")).unwrap_err();
+    assert!(nothing.to_string().contains("print"), "a step that nobody asked for: {nothing}");
+    let one = runs.retry_from(failed[0], "parse", Some(b"good")).unwrap();
     let filter = Filter { tag: Some("n=1".into()), ..Filter::of("work") };
     let many = runs.retry_all(&filter, None, Some(b"good"), 9).unwrap();
     assert_eq!(many.iter().map(Run::parent).collect::<Vec<_>>(), [Some(failed[1]), Some(failed[3])]);

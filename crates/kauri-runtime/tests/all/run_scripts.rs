@@ -224,7 +224,7 @@ fn run_steady(later: &'static str) -> (Vec<String>, Run, Runs) {
     let failed = runs.submit(&Submission::new("work", "1")).unwrap().run;
     worker.drain().unwrap();
     assert_eq!(runs.run(failed).unwrap().outcome(), Some(Outcome::ScriptError));
-    assert_eq!(runs.run(failed).unwrap().steps, 2);
+    assert_eq!(runs.run(failed).unwrap().steps, 3, "two that were done, and the one that failed");
     let again = runs.retry_from(failed, "pack", None).unwrap();
     worker.drain().unwrap();
     let told = told.lock().unwrap().clone();

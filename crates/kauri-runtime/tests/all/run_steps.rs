@@ -206,6 +206,86 @@ fn a_retry_from_a_step_keeps_the_steps_before_it_and_has_the_input_it_was_given(
 }
 
 #[test]
+fn a_retry_may_begin_with_the_step_that_failed_and_keeps_all_before_it() {
+    let (setup, runs) = setup_with(&Class { retry: Retry::never(), ..Class::new(CREW) });
+    let [shipped, swallowed] =
+        ["ship", "swallow"].map(|input| runs.submit(&Submission::new("work", input)).unwrap().run);
+    let code = |live: &mut LiveRun| {
+        count(live, "price")?;
+        count(live, "pack")?;
+        let is_first = live.run().attempt() == 1;
+        let shipped = live.step("ship", |_| if is_first { Err(Failure::fatal("no van")) } else { Ok(Vec::new()) });
+        if live.input() == b"swallow" && shipped.is_err() {
+            count(live, "tell")?;
+            return Err(Halt::Failed("told".into()));
+        }
+        shipped?;
+        well(live)
+    };
+    crew(&setup, code).drain().unwrap();
+    let last = runs.steps(shipped).unwrap().pop().unwrap();
+    assert_eq!((last.kind, &*last.name), (StepKind::Failed, "ship"));
+    let again = runs.retry_from(shipped, "ship", None).unwrap();
+    assert_eq!((again.kept, again.steps), (2, 2));
+    // A failure that the code went on after is not what the run failed by.
+    assert!(matches!(runs.retry_from(swallowed, "ship", None), Err(Error::Run(RunFault::NoStep(_)))));
+    let filter = Filter { tag: None, ..Filter::of("work") };
+    let many = runs.retry_all(&filter, Some("tell"), None, 9).unwrap();
+    assert_eq!(many.iter().map(|run| (run.parent(), run.kept)).collect::<Vec<_>>(), [(Some(swallowed), 2)]);
+    crew(&setup, code).drain().unwrap();
+    assert_eq!(runs.run(again.id).unwrap().outcome(), Some(DONE));
+    assert_eq!(
+        setup.runtime.read(|view| view.get(&COUNTS, "price")).unwrap(),
+        Some(2),
+        "once for each of the two jobs"
+    );
+}
+
+#[test]
+fn a_run_that_is_out_of_time_when_it_is_about_to_wait_does_not_wait() {
+    let class = Class { time_max: Some(Duration::from_secs(10)), retry: Retry::never(), ..Class::new(CREW) };
+    let (setup, runs) = setup_with(&class);
+    let run = submit(&runs).run;
+    let (clock, runtime) = (setup.clock.clone(), setup.runtime.clone());
+    let mut worker = crew(&setup, move |live| {
+        let parked = live.wait_for_signal("never");
+        // What it is to do before it waits takes long. What tells that its time is over comes to another instance, while it still runs.
+        clock.advance(Duration::from_secs(11));
+        runtime.run_worker(CREW, Policy::default(), well).drain()?;
+        parked.and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(Outcome::TimedOut));
+}
+
+#[test]
+fn what_is_recorded_of_a_child_counts_after_it_was_swept_away() {
+    let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { fan_out, ..resuming() });
+    let keep = kauri_runtime::run::Keep { time: Some(Duration::ZERO), ..kauri_runtime::run::Keep::default() };
+    runs.define("part", &Class { keep, ..Class::new(CREW) }).unwrap();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        if live.run().depth > 0 {
+            return well(live);
+        }
+        let child = live.step("ask", |step| match step.enqueue("part", MapBuf::new().view())? {
+            Enqueued::Made(run) | Enqueued::Same(run) => Ok(run.as_bytes().to_vec()),
+            Enqueued::Skipped(skip) => Err(Failure::fatal(skip.as_str())),
+        })?;
+        let child = RunId::from_bytes(child.try_into().unwrap()).unwrap();
+        assert_eq!(live.wait_for(child)?, DONE);
+        live.wait_for_signal("go").and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    setup.advance(1000);
+    assert_eq!(runs.sweep(1000).unwrap().jobs, 1);
+    runs.signal(run, "go", b"").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+}
+
+#[test]
 fn a_run_waits_for_its_child_without_a_thread_and_hears_how_it_ended() {
     let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
     let (setup, runs) = setup_with(&Class { fan_out, ..Class::new(CREW) });

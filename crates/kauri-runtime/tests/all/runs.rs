@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Ending, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Outcomes, Retry, Run, RunFault, Runs,
-    SinkError, State, Submission, Submitted, Tail, Takeover,
+    Class, Ending, EventDraft, EventSink, FanOut, Halt, LiveRun, Origin, Outcome, Outcomes, PAYLOAD_BYTES_MAX, Retry,
+    Run, RunFault, Runs, SinkError, State, Submission, Submitted, Tail, Takeover,
 };
 use kauri_runtime::{Error, Policy, Worker};
 use kauri_wire::pack::{Map, MapBuf};
@@ -600,4 +600,32 @@ fn runs_of_a_class_that_is_paused_meanwhile_are_not_begun_with_the_end_of_anothe
     worker.drain().unwrap();
     let states: Vec<_> = submitted.iter().map(|job| runs.run(job.run).unwrap().state).collect();
     assert!(matches!(states[..], [State::Sealed(_), State::Pending, State::Pending]), "{states:?}");
+}
+
+#[test]
+fn end_that_is_too_long_to_be_kept_is_a_failure_of_its_run_and_of_no_other() {
+    let (setup, runs) = setup();
+    let long = vec![b'x'; PAYLOAD_BYTES_MAX];
+    let said = move |live: &mut LiveRun| {
+        let mut ending = Ending::success(live.now().wall, Map::EMPTY);
+        let mut summary = MapBuf::new();
+        summary.put("long", kauri_wire::pack::Value::Bin(&long));
+        ending.terminal.payload = Event::RunComplete { summary: Some(summary.view()) }.payload().view().encode();
+        Ok(ending)
+    };
+    let too_long = submit(&runs).run;
+    crew(&setup, said).drain().unwrap();
+    assert_eq!(runs.run(too_long).unwrap().outcome(), Some(Outcome::ScriptError));
+    // The longest that fits into a frame is kept, and read back.
+    let fits = submit(&runs).run;
+    let message = "x".repeat(PAYLOAD_BYTES_MAX - 64);
+    let mut worker = crew(&setup, move |live| {
+        live.append(&[log(&message)])?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.run(fits).unwrap().outcome(), Some(Outcome::Success { skipped: false }));
+    let mut frame = Vec::new();
+    runs.events(fits, 1, 1).unwrap()[0].append_frame(&runs.run(fits).unwrap(), &mut frame).unwrap();
+    assert!(frame.len() > PAYLOAD_BYTES_MAX - 64);
 }

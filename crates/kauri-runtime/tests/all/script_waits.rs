@@ -285,6 +285,42 @@ fn script_waits_for_the_derived_work_that_it_asked_for() {
     assert_eq!(kinds, [StepKind::Work, StepKind::Job]);
 }
 
+/// Says something before and after each way to ask for derived work, some of which is not made.
+fn talk_and_ask(_: &Waiter, cx: &Context) -> Result<(), ScriptError> {
+    if cx.run().parent_run_id.is_some() {
+        // It stands too deep, and that is said in the log.
+        cx.emit().log_info("before")?;
+        cx.emit().enqueue("work", MapBuf::new().view())?;
+        return Ok(cx.emit().log_info("after")?);
+    }
+    cx.emit().log_info("before")?;
+    let mut params = MapBuf::new();
+    params.put("pages", 12_u64);
+    cx.enqueue("ask", "work", params.view())?;
+    cx.emit().log_info("between")?;
+    cx.emit().enqueue("nobody", params.view())?;
+    Ok(cx.emit().log_info("after")?)
+}
+
+#[test]
+fn script_says_things_before_and_after_it_asks_for_derived_work() {
+    for ingestion in [
+        Ingestion::Strict,
+        Ingestion::Buffered { bytes_max: 1 << 20 },
+        Ingestion::Streaming { events_max: 2, bytes_max: 1 << 20, interval: None },
+    ] {
+        let stage = Stage { ingestion, ..Stage::new(talk_and_ask) };
+        let id = stage.submit("1");
+        stage.drain();
+        let run = stage.run(id);
+        // Three lines, two wishes, one of which is not granted and said to be so, and the end.
+        assert_eq!((run.outcome(), run.events), (Some(DONE), 7), "{ingestion:?}");
+        let children = stage.runs.lineage(id).unwrap().descendants;
+        assert_eq!(children.iter().map(|run| (run.outcome(), run.events)).collect::<Vec<_>>(), [(Some(DONE), 5)]);
+        assert!(stage.runs.verify(id).unwrap());
+    }
+}
+
 fn act(waiter: &Waiter, cx: &Context) -> Result<(), ScriptError> {
     let receipt = cx.action("charge", "charge the card", |id| {
         waiter.tell(format!("charged {}", &id[id.len() - 9..]));
