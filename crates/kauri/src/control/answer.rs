@@ -143,13 +143,15 @@ fn pause_of(args: &Value) -> Result<Duration, Fault> {
     Ok(Duration::from_millis(count(args, "wait_ms")?.unwrap_or(0).min(WAIT_MS_MAX)))
 }
 
-/// What a job is given: null is nothing.
+/// What a job is given, if something is said of it.
 fn input(args: &Value) -> Option<Vec<u8>> {
-    args.get("input").filter(|input| !input.is_null()).map(|input| input.to_string().into_bytes())
+    args.get("input").map(|input| input.to_string().into_bytes())
 }
 
 fn submit(runs: &Runs, args: &Value) -> Answer {
-    let mut job = Submission::new(class(args)?, input(args).unwrap_or_default());
+    // A script is given null where there is no input: null needs no row.
+    let input = input(args).filter(|input| input != b"null").unwrap_or_default();
+    let mut job = Submission::new(class(args)?, input);
     let within = count(args, "within_ms")?.map(Duration::from_millis);
     match (text(args, "key")?, within) {
         (Some(key), Some(within)) => job = job.once_within(key, within),

@@ -66,7 +66,7 @@ pub(super) struct RetryArgs {
     /// With what its steps before this one recorded
     #[arg(long, value_name = "NAME")]
     from_step: Option<String>,
-    /// With another input: JSON, @FILE, or - for standard input
+    /// With another input: JSON (null is one, too), @FILE, or - for standard input; with the same without it
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
 }
@@ -100,8 +100,8 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
     let (reach, made) = match (args.run, &args.class) {
         (Some(run), _) => {
             let mut reach = reach(home, run, json, out)?;
-            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step, "input": input });
-            let made = reach.ask_or_say("retry", &wish, json, out)?;
+            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step });
+            let made = reach.ask_or_say("retry", &with_input(wish, input), json, out)?;
             (reach, vec![made])
         }
         (None, class) => {
@@ -112,9 +112,9 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
             let since = args.since.map(|span| SystemClock.now().0.saturating_sub(span));
             let wish = json!({
                 "class": class, "outcomes": args.outcome, "tag": args.tag, "since_ms": since, "limit": args.limit,
-                "from_step": args.from_step, "input": input,
+                "from_step": args.from_step,
             });
-            let made = reach.ask_or_say("retry_all", &wish, json, out)?;
+            let made = reach.ask_or_say("retry_all", &with_input(wish, input), json, out)?;
             (reach, made.as_array().cloned().unwrap_or_default())
         }
     };
@@ -134,6 +134,14 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", home.shown())?;
     }
     Ok(())
+}
+
+/// A wish with another input, if one is given: null is one, and nothing keeps what there is.
+fn with_input(mut wish: Value, input: Option<Value>) -> Value {
+    if let Some(input) = input {
+        wish["input"] = input;
+    }
+    wish
 }
 
 #[derive(clap::Args)]
