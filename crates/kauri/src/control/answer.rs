@@ -9,6 +9,7 @@ use kauri_wire::{InboxKey, JobId, MessageRef, RunId, Seq, Timestamp, WorkerId};
 use serde_json::{Value, json};
 
 use super::{Code, Fault, WAIT_MS_MAX, moment, run_json};
+use crate::config::fan_out_json;
 
 type Answer = Result<Value, Fault>;
 
@@ -319,6 +320,7 @@ pub fn classes_json(look: &Look<'_>) -> kauri_runtime::Result<Vec<Value>> {
             "waiting": messages.saturating_sub(busy),
             "running": busy,
             "attempts": class.retry.attempts_max,
+            "fan_out": fan_out_json(&class.fan_out),
         })
     };
     Ok(look.classes()?.into_iter().map(class).collect())
