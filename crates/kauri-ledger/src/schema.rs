@@ -62,6 +62,22 @@ CREATE TABLE journal_marks (
     end_at INTEGER NOT NULL,
     checksum TEXT NOT NULL
 );",
+    // What else is told of runs. Whoever keeps the table has lost its place with that, and makes the rows of older runs anew.
+    "ALTER TABLE runs ADD COLUMN run_id TEXT GENERATED ALWAYS AS (id) VIRTUAL;
+ALTER TABLE runs ADD COLUMN job_id TEXT;
+ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
+ALTER TABLE runs ADD COLUMN root_run_id TEXT;
+ALTER TABLE runs ADD COLUMN depth INTEGER;
+ALTER TABLE runs ADD COLUMN attempt INTEGER;
+ALTER TABLE runs ADD COLUMN class TEXT;
+ALTER TABLE runs ADD COLUMN outcome TEXT;
+ALTER TABLE runs ADD COLUMN event_count INTEGER;
+ALTER TABLE runs ADD COLUMN created_at TEXT;
+ALTER TABLE runs ADD COLUMN queued_ms INTEGER;
+ALTER TABLE runs ADD COLUMN ran_ms INTEGER;
+CREATE INDEX idx_runs_job ON runs(job_id);
+CREATE INDEX idx_runs_root ON runs(root_run_id);
+DELETE FROM state WHERE key = 'runs_position';",
 ];
 
 /// The latest schema.

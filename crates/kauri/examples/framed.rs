@@ -9,7 +9,8 @@
 //! It says an item, keeps an artifact and a file, waits for the answer to the file, and ends. With a word as its argument it does one
 //! thing wrong: `no-frame`, `gap`, `other-attempt`, `other-run`, `after-terminal`, `cut-off`, `no-end`, `size`, `failed`. With `steps` it
 //! does something once, sends an invoice as an action, and waits for a moment and for a signal: started anew as often as it must be. With
-//! `doubt` it does not know whether its invoice was sent, and waits until somebody has decided.
+//! `doubt` it does not know whether its invoice was sent, and waits until somebody has decided. With `fan` it asks for work of the classes that
+//! are its further arguments, and says how much it asked for.
 #![expect(clippy::disallowed_methods, reason = "a program at the edge: its run is told by the environment")]
 
 use std::io::{self, BufRead, Read, Write};
@@ -153,6 +154,21 @@ fn answer(from: &mut impl Read) -> Result<(u64, bool)> {
     }
 }
 
+/// Asks for work of these classes, each with its place among them.
+fn fan<W: Write>(says: &mut Says<W>, targets: impl Iterator<Item = String>) -> Result<()> {
+    let mut asked = 0_u32;
+    for target in targets {
+        asked += 1;
+        let mut params = MapBuf::new();
+        params.put("place", asked);
+        let wish = Event::Enqueue { target: &target, params: params.view(), source: None, category: None };
+        says.event(EventType::Enqueue, wish.payload().view())?;
+    }
+    let mut summary = MapBuf::new();
+    summary.put("asked", asked);
+    says.event(EventType::RunComplete, Event::RunComplete { summary: Some(summary.view()) }.payload().view())
+}
+
 fn main() -> Result<()> {
     let wrong = std::env::args().nth(1).unwrap_or_default();
     let mut input = io::stdin().lock();
@@ -168,6 +184,7 @@ fn main() -> Result<()> {
     says.log(job.trim())?;
     match &*wrong {
         "doubt" => return Steps { says: &mut says, from: &mut input, asked: 0 }.doubt(),
+        "fan" => return fan(&mut says, std::env::args().skip(2)),
         "steps" => return Steps { says: &mut says, from: &mut input, asked: 0 }.take_all(),
         "no-frame" => says.out.write_all(b"this is a line, and no frame\n")?,
         "gap" => says.seq += 1,

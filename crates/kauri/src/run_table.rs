@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kauri_ledger::{Ledger, Op, Timestamp};
-use kauri_runtime::run::{Run, RunFault, Runs, State};
+use kauri_runtime::run::{Run, RunFault, Runs};
 use kauri_runtime::substrate::{Signal, TreeSubstrate};
 use kauri_runtime::{Error as RuntimeError, Runtime};
 use kauri_tree::{Difference, Snapshot, Store, Table};
@@ -29,9 +29,15 @@ const POSITION: &str = "runs_position";
 /// How many runs are written in one transaction.
 const BATCH_RUNS: usize = 100;
 
-const PUT: &str = "INSERT INTO runs (id, status, task_count, started_at, ended_at) VALUES (?1, ?2, ?3, ?4, ?5)
+const PUT: &str = "INSERT INTO runs (id, status, task_count, started_at, ended_at, job_id, parent_run_id, root_run_id,
+                       depth, attempt, class, outcome, event_count, created_at, queued_ms, ran_ms)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
                    ON CONFLICT (id) DO UPDATE SET status = excluded.status, task_count = excluded.task_count,
-                       started_at = excluded.started_at, ended_at = excluded.ended_at";
+                       started_at = excluded.started_at, ended_at = excluded.ended_at, job_id = excluded.job_id,
+                       parent_run_id = excluded.parent_run_id, root_run_id = excluded.root_run_id,
+                       depth = excluded.depth, attempt = excluded.attempt, class = excluded.class,
+                       outcome = excluded.outcome, event_count = excluded.event_count,
+                       created_at = excluded.created_at, queued_ms = excluded.queued_ms, ran_ms = excluded.ran_ms";
 const REMOVE: &str = "DELETE FROM runs WHERE id = ?1";
 const CLEAR: &str = "DELETE FROM runs";
 const MOVE: &str = "INSERT INTO state (key, value, updated_at) VALUES (?1, ?2, ?3)
@@ -199,19 +205,25 @@ impl RunTable {
 }
 
 fn put(run: &Run) -> Op {
-    let status = match run.state {
-        State::Pending => "pending",
-        State::Running => "running",
-        State::Parked => "parked",
-        State::Sealed(outcome) => outcome.as_str(),
-    };
     let started = stamp(run.started.unwrap_or(run.created));
+    let (queued_ms, ran_ms) = run.durations();
     let args = [
         run.id.to_string().into(),
-        status.into(),
+        run.state.to_string().into(),
         i64::from(run.steps).into(),
         started.into(),
         run.ended.map(stamp).into(),
+        run.job.as_str().into(),
+        run.parent().map(|parent| parent.to_string()).into(),
+        run.root.to_string().into(),
+        i64::from(run.depth).into(),
+        i64::from(run.attempt()).into(),
+        (*run.class).into(),
+        run.outcome().map(|outcome| outcome.as_str()).into(),
+        i64::try_from(run.events).unwrap_or(i64::MAX).into(),
+        stamp(run.created).into(),
+        queued_ms.into(),
+        ran_ms.into(),
     ];
     Op::new(PUT, args)
 }

@@ -142,6 +142,7 @@ fn an_older_database_is_brought_forward_and_a_copy_is_kept() {
         "{ACTIONS}; CREATE INDEX idx_actions_trace ON actions(trace_id); CREATE INDEX idx_actions_status ON actions(status);
          CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT NOT NULL, updated_at TEXT NOT NULL);
          CREATE TABLE runs (id TEXT PRIMARY KEY, status TEXT NOT NULL, task_count INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT);
+         INSERT INTO runs VALUES ('r-1', 'success', 3, '', NULL); INSERT INTO state VALUES ('runs_position', '0 7', '');
          INSERT INTO state VALUES ('kept', 'yes', ''); PRAGMA user_version = 1;"
     );
     old.execute_batch(&tables).unwrap();
@@ -150,9 +151,13 @@ fn an_older_database_is_brought_forward_and_a_copy_is_kept() {
     assert_eq!(ledger.database().state("kept").unwrap().as_deref(), Some("yes"));
     let copy = rusqlite::Connection::open(scratch.home().join("runtime/runtime.db.schema-1")).unwrap();
     let version: u32 = copy.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    let kept: String = copy.query_row("SELECT value FROM state", [], |row| row.get(0)).unwrap();
+    let kept: String = copy.query_row("SELECT value FROM state WHERE key = 'kept'", [], |row| row.get(0)).unwrap();
     assert_eq!((version, kept.as_str()), (1, "yes"));
-    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 2);
+    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 3);
+    let run = "SELECT run_id, job_id FROM runs";
+    let run: (String, Option<String>) = scratch.sql().query_row(run, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!((run.0.as_str(), run.1), ("r-1", None), "it is kept, and what nobody wrote is not there");
+    assert_eq!(ledger.database().state("runs_position").unwrap(), None, "whoever keeps the runs makes them anew");
 }
 
 #[test]

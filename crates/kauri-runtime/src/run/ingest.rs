@@ -253,7 +253,7 @@ impl Ingest {
     }
 
     fn append(&mut self, drafts: &[EventDraft]) -> Result<(), SinkError> {
-        let appended = self.sink.append(drafts).and_then(|at| self.follows(at, drafts.len()).map(|()| at));
+        let appended = self.sink.append(drafts).and_then(|at| self.follows(at, drafts).map(|()| at));
         match appended {
             Ok(at) => {
                 self.last_seq = Some(at.last_seq);
@@ -268,16 +268,17 @@ impl Ingest {
         }
     }
 
-    /// Whether the places that a sink gave come after those before, and are enough. Others may say something in between: a step says what derived work
-    /// it asks for, and what was not made of it is said too.
-    fn follows(&self, at: Appended, count: usize) -> Result<(), SinkError> {
+    /// Whether the places that a sink gave come after those before. They need not be the next: a step of the run says what it asks for by
+    /// itself, and derived work that is not made is said after the wish for it. A run that goes on after a crash begins anywhere.
+    fn follows(&self, at: Appended, drafts: &[EventDraft]) -> Result<(), SinkError> {
         let first = self.last_seq.map_or(1, |last| last.saturating_add(1));
-        let last = at.first_seq.saturating_add(count as u64 - 1);
-        if at.first_seq >= first && at.last_seq >= last {
+        let least = at.first_seq.saturating_add(drafts.len() as u64 - 1);
+        let wishes = drafts.iter().filter(|draft| draft.kind == EventType::Enqueue).count();
+        if at.first_seq >= first && (least..=least.saturating_add(wishes as u64)).contains(&at.last_seq) {
             return Ok(());
         }
-        let Appended { first_seq, last_seq } = at;
-        Err(SinkError::Failed(format!("expected {count} places from {first} on, found {first_seq} to {last_seq}")))
+        let expected = format!("{} places from {first} on", drafts.len());
+        Err(SinkError::Failed(format!("expected {expected}, found {} to {}", at.first_seq, at.last_seq)))
     }
 }
 

@@ -11,6 +11,7 @@ use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::{Lineage, lineage};
+use super::tree::{Tree, tree};
 use crate::error::Result;
 use crate::look::Look;
 use crate::runtime::inbox_range;
@@ -80,6 +81,14 @@ impl Look<'_> {
     /// `NoRun`, or if the substrate fails or a row is damaged.
     pub fn lineage(&self, id: RunId) -> Result<Lineage> {
         lineage(&self.view, id)
+    }
+
+    /// A run with everything under it, and what the outcome of the whole depends on.
+    ///
+    /// # Errors
+    /// `NoRun`, or if the substrate fails or a row is damaged.
+    pub fn tree(&self, root: RunId) -> Result<Tree> {
+        tree(&self.view, root)
     }
 
     /// Up to `most` events of a run, from this number on.

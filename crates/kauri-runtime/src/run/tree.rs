@@ -11,6 +11,7 @@ use super::outcome::Outcome;
 use super::row::Run;
 use super::runs::{Runs, descendants};
 use crate::error::Result;
+use crate::read::View;
 
 /// A first run with everything under it, as it is in one version of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,12 +105,14 @@ impl Runs {
     /// # Errors
     /// `NoRun`, or if the substrate fails or a row is damaged.
     pub fn tree(&self, root: RunId) -> Result<Tree> {
-        self.read(|view| {
-            let run = make::run(view, root)?;
-            let exit = make::class(view, &run.class)?.class.fan_out.exit;
-            let mut runs = vec![run];
-            runs.extend(descendants(view, root)?);
-            Ok(Tree { runs, exit })
-        })
+        self.read(|view| tree(view, root))
     }
+}
+
+pub(super) fn tree(view: &View<'_>, root: RunId) -> Result<Tree> {
+    let run = make::run(view, root)?;
+    let exit = make::class(view, &run.class)?.class.fan_out.exit;
+    let mut runs = vec![run];
+    runs.extend(descendants(view, root)?);
+    Ok(Tree { runs, exit })
 }

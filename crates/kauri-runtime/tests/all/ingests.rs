@@ -221,19 +221,40 @@ fn nothing_is_offered_to_a_sink_that_has_refused() {
 }
 
 #[test]
-fn sink_that_gives_a_place_twice_or_too_few_has_failed() {
+fn sink_that_gives_other_places_than_the_next_ones_has_failed() {
     let mut rng = Rng(7);
-    for (first_seq, last_seq) in [(0, 0), (0, 1), (2, 1), (u64::MAX, 0)] {
+    for (first_seq, last_seq) in [(0, 0), (1, 2), (2, 1), (u64::MAX, 0)] {
         let sink = Commits { lies: Some(Appended { first_seq, last_seq }), ..Commits::default() };
         let mut ingest = Ingest::new(Ingestion::Strict, Box::new(sink));
         let offered = ingest.offer(event(&mut rng, 1), Mono::default());
         assert!(matches!(offered, Err(SinkError::Failed(_))), "{first_seq} to {last_seq}: {offered:?}");
     }
-    // A run that goes on begins anywhere, and others may say something after an event; but no place is given twice.
-    let sink = Commits { lies: Some(Appended { first_seq: 41, last_seq: 42 }), ..Commits::default() };
+    // A run that goes on begins anywhere, and goes on from there.
+    let sink = Commits { lies: Some(Appended { first_seq: 41, last_seq: 41 }), ..Commits::default() };
     let mut ingest = Ingest::new(Ingestion::Strict, Box::new(sink));
     assert!(ingest.offer(event(&mut rng, 1), Mono::default()).is_ok());
     assert!(ingest.offer(event(&mut rng, 2), Mono::default()).is_err());
+}
+
+#[test]
+fn sink_may_say_something_between_batches_and_after_each_wish_for_derived_work() {
+    let draft = |event: Event<'_>| EventDraft::new(&event, 1).unwrap();
+    let log = || draft(Event::Log { level: Level::Info, message: "m", fields: None });
+    let params = MapBuf::new();
+    let wish = || draft(Event::Enqueue { target: "t", params: params.view(), source: None, category: None });
+    let check = |first_seq, last_seq, drafts: Vec<EventDraft>, is_right: bool| {
+        let sink = Commits { lies: Some(Appended { first_seq, last_seq }), ..Commits::default() };
+        let policy = Ingestion::Streaming { events_max: drafts.len(), bytes_max: 1 << 20, interval: None };
+        let mut ingest = Ingest::new(policy, Box::new(sink));
+        let offered = drafts.into_iter().try_for_each(|draft| ingest.offer(draft, Mono::default()).map(drop));
+        assert_eq!(offered.is_ok(), is_right, "{first_seq} to {last_seq}: {offered:?}");
+    };
+    check(5, 6, vec![log(), log()], true);
+    check(5, 7, vec![log(), log()], false);
+    check(5, 7, vec![log(), wish()], true);
+    check(5, 8, vec![log(), wish()], false);
+    check(5, 5, vec![log(), wish()], false);
+    check(5, 9, vec![wish(), log(), wish()], true);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kauri::control::classes_json;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Trouble;
 use super::ask::Reach;
@@ -58,12 +58,28 @@ fn print(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         let paused = if class["paused"] == true { "paused" } else { "" };
         let number = |name: &str| class[name].to_string();
         let name = class["class"].as_str().unwrap_or_default().to_owned();
-        let cells =
-            vec![name, number("waiting"), number("running"), number("attempts"), number("worker"), paused.to_owned()];
+        let cells = vec![
+            name,
+            number("waiting"),
+            number("running"),
+            number("attempts"),
+            fan_out(&class["fan_out"]),
+            number("worker"),
+            paused.to_owned(),
+        ];
         (class, cells)
     });
-    let names = &["CLASS", "WAITING", "RUNNING", "ATTEMPTS", "WORKER", "PAUSED"];
+    let names = &["CLASS", "WAITING", "RUNNING", "ATTEMPTS", "FAN-OUT", "WORKER", "PAUSED"];
     list(rows, args.json, names, "no classes", out)
+}
+
+/// How much derived work there may be, in a few words.
+fn fan_out(limits: &Value) -> String {
+    if limits["depth"] == 0 {
+        return "none".to_owned();
+    }
+    let [depth, runs, parallel] = ["depth", "runs", "parallel"].map(|name| limits[name].to_string());
+    format!("{depth} deep, {runs} jobs, {parallel} at a time, exit {}", limits["exit"].as_str().unwrap_or_default())
 }
 
 fn set(args: &Args, what: &str, class: &str, out: &mut impl Write) -> Result<(), Trouble> {

@@ -8,7 +8,7 @@ use kauri::{Layout, parse_span};
 use serde_json::{Value, json};
 
 use super::Trouble;
-use super::ask::{Reach, note, said};
+use super::ask::{Reach, said};
 use super::config::{ConfigArgs, Flags, load};
 use super::home::HomeArgs;
 use super::runs::{Told, wait_for};
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Words to find it by
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     tags: Vec<String>,
-    /// Wait until the job has ended, with all its attempts
+    /// Wait until the job has ended, with all its attempts; with all that it asks for, too, if its class says so (exit = "all" in fan_out)
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -196,10 +196,4 @@ fn no_class(args: &Args, reach: &mut Reach, out: &mut impl Write) -> Trouble {
     let message = format!("there is no class {:?}; {known}: {fix}", args.job);
     let fault = kauri::control::Fault::new(Code::NotFound, message);
     said(AskError::Fault(fault), args.json, out)
-}
-
-/// Says that nobody will do anything.
-pub(super) fn say_idle(run: &Value) {
-    let state = run["state"].as_str().unwrap_or("unknown");
-    note(&format!("nothing runs in this home, so nothing changes (`kauri up` starts it); the run is {state}"));
 }

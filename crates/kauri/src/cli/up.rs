@@ -41,6 +41,7 @@ What it runs is in kauri.toml in the home:
   timeout = \"5m\"
   retry = { attempts = 3 }
   schedule = { cron = \"0 3 * * *\" }
+  fan_out = { depth = 2, exit = \"all\" }   # it may ask for other jobs, and ends well if all of them do
 then `kauri submit hello --input '{\"name\": \"Ann\"}'`. `kauri config show` prints every key with its value.
 
 SIGINT (Ctrl-C) and SIGTERM: nothing begins any more, and what is under way is waited for. The second: it is killed.

@@ -19,7 +19,12 @@
 //! retry = { attempts = 3, pause = "1s", pause_max = "5m", on = ["script_error", "executor_crash", "timed_out"] }
 //! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # or every = "5m"
 //! keep = { time = "30d", runs = 10000, bytes = 1000000000 }
+//! fan_out = { depth = 2, runs = 1000, parallel = 4, exit = "all" }    # derived work that its jobs may ask for; none without it
 //! ```
+//!
+//! Of `fan_out` the class of a tree's first run counts: `depth` is how many generations there may be below it, `runs` how many derived jobs
+//! in all (1000 if nothing is said), `parallel` how many of them are under way at a time (1), and `exit` says what the outcome of the whole
+//! depends on: `"root"`, the first job alone, which is the default, or `"all"`, every job of the tree.
 //!
 //! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
 //! that text itself; any other `$` stays as it is.
@@ -34,7 +39,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kauri_runtime::run::script::Protocol;
-use kauri_runtime::run::{Keep, Outcomes, Retry, Takeover};
+use kauri_runtime::run::{Exit, FanOut, Keep, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 
@@ -163,7 +168,12 @@ pub struct JobConfig {
     pub schedule: Setting<Option<ScheduleConfig>>,
     /// How long what has ended is kept.
     pub keep: Setting<Keep>,
+    /// How much derived work its jobs may ask for, and what the outcome of the whole depends on.
+    pub fan_out: Setting<FanOut>,
 }
+
+/// What the outcome of a tree of runs may depend on, with the words for it.
+const EXITS: [(&str, Exit); 2] = [("root", Exit::Root), ("all", Exit::All)];
 
 /// When a job is submitted by itself.
 #[derive(Clone, PartialEq, Debug)]
@@ -237,6 +247,7 @@ impl JobConfig {
                 self.schedule.source.clone(),
             ),
             ("keep", keep_json(&self.keep.value), self.keep.source.clone()),
+            ("fan_out", fan_out_json(&self.fan_out.value), self.fan_out.source.clone()),
         ]
     }
 }
@@ -252,6 +263,21 @@ fn retry_json(retry: &Retry) -> Value {
 
 fn keep_json(keep: &Keep) -> Value {
     serde_json::json!({ "time": keep.time.map(show_span), "runs": keep.runs, "bytes": keep.bytes })
+}
+
+/// How much derived work a class allows, by the keys of the file.
+pub(crate) fn fan_out_json(fan_out: &FanOut) -> Value {
+    serde_json::json!({
+        "depth": fan_out.depth_max,
+        "runs": fan_out.runs_max,
+        "parallel": fan_out.parallel,
+        "exit": exit_word(fan_out.exit),
+    })
+}
+
+/// The word for what the outcome of a tree depends on.
+pub(crate) fn exit_word(exit: Exit) -> &'static str {
+    EXITS.iter().find(|(_, known)| *known == exit).map_or("", |(word, _)| word)
 }
 
 impl ScheduleConfig {

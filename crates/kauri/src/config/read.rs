@@ -6,18 +6,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kauri_runtime::run::script::Protocol;
-use kauri_runtime::run::{Keep, Outcome, Outcomes, Retry, Takeover};
+use kauri_runtime::run::{FanOut, Keep, Outcome, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span};
+use super::{Config, EXITS, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span};
 
 /// The longest name of a class.
 const NAME_BYTES_MAX: usize = 100;
 /// How many of a class may run at once, each with threads of its own.
 const CONCURRENCY_MAX: i64 = 1_000;
+/// How many generations, and how many derived jobs in all and at a time, a tree may be allowed.
+const DEPTH_MAX: i64 = 1_000;
+const TREE_JOBS_MAX: i64 = 1_000_000;
 
 /// What is wrong in a file, where, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,6 +130,7 @@ fn read_job(mut table: Table<'_>, line: usize) -> Result<JobConfig> {
         retry: read_retry(&mut table)?,
         schedule: read_schedule(&mut table)?,
         keep: read_keep(&mut table)?,
+        fan_out: read_fan_out(&mut table)?,
     };
     // A key that is misspelt says more than one that is missing.
     table.end()?;
@@ -218,6 +222,33 @@ fn read_keep(table: &mut Table<'_>) -> Result<Setting<Keep>> {
     let (runs, bytes) = (count("runs")?, count("bytes")?);
     inner.end()?;
     Ok(Setting { value: Keep { time, runs, bytes }, source })
+}
+
+fn read_fan_out(table: &mut Table<'_>) -> Result<Setting<FanOut>> {
+    let (source, line) = (table.source("fan_out"), table.line_of("fan_out"));
+    let Some(mut inner) = table.table("fan_out")? else { return Ok(Setting::default(FanOut::default())) };
+    let mut number = |key, least, most| {
+        let found = inner.number(key, least, most)?;
+        Ok(found.map(|(number, _)| u32::try_from(number).unwrap_or(u32::MAX)))
+    };
+    let depth = number("depth", 0, DEPTH_MAX)?;
+    let (runs, parallel) = (number("runs", 1, TREE_JOBS_MAX)?, number("parallel", 1, TREE_JOBS_MAX)?);
+    let exit = inner.word("exit", &EXITS)?.map(|(exit, _)| exit);
+    let key = inner.key("depth");
+    inner.end()?;
+    // Without a depth nothing is derived: whoever says the rest means something else.
+    let Some(depth_max) = depth else {
+        let what = "expected depth = 1 or more, or 0 for no derived work at all, found none".to_owned();
+        return Err(ConfigError { line, key, what });
+    };
+    let usual = FanOut::default();
+    let value = FanOut {
+        depth_max,
+        runs_max: runs.unwrap_or(usual.runs_max),
+        parallel: parallel.unwrap_or(usual.parallel),
+        exit: exit.unwrap_or(usual.exit),
+    };
+    Ok(Setting { value, source })
 }
 
 struct Reader<'a> {
@@ -506,6 +537,7 @@ takeover = "resume"
 retry = { attempts = 5, pause = "10m", on = ["timed_out"] }
 schedule = { every = "1h", catch_up = "every", input = { n = [1, 2.5, true, "x"] } }
 keep = { time = "30d", runs = 1_000, bytes = 1_000_000 }
+fan_out = { depth = 2, parallel = 4, exit = "all" }
 "#;
         let config = config(text, &variable).unwrap();
         assert_eq!(config.outbox, Setting { value: "/var/Ann.jsonl".into(), source: Source::File(5) });
@@ -521,7 +553,13 @@ keep = { time = "30d", runs = 1_000, bytes = 1_000_000 }
             mail.keep.value,
             Keep { time: Some(Duration::from_hours(720)), runs: Some(1_000), bytes: Some(1_000_000) }
         );
+        assert_eq!(
+            mail.fan_out.value,
+            FanOut { depth_max: 2, runs_max: 1_000, parallel: 4, exit: kauri_runtime::run::Exit::All }
+        );
         let shown = config.settings();
+        let fan_out = serde_json::json!({ "depth": 2, "runs": 1_000, "parallel": 4, "exit": "all" });
+        assert!(shown.iter().any(|(key, value, _)| key == "job.mail.fan_out" && *value == fan_out), "{shown:?}");
         assert!(shown.iter().any(|(key, value, _)| key == "job.mail.command" && value[1] == "${NAME}"));
         assert!(shown.iter().any(|(key, value, _)| key == "job.mail.env" && value["B"] == "(set)"));
         assert!(shown.iter().all(|(_, _, source)| matches!(source, Source::File(_))));
@@ -553,6 +591,31 @@ keep = { time = "30d", runs = 1_000, bytes = 1_000_000 }
                 "[job.a]\ncommand = [\"a\"]\nretry = { on = [\"success\"] }",
                 "job.a.retry.on: expected one of script_error",
             ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { runs = 9 }",
+                "line 3: job.a.fan_out.depth: expected depth = 1 or more",
+            ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { depth = -1 }",
+                "job.a.fan_out.depth: expected a number from 0 to 1000, found -1",
+            ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { depth = 1, runs = 0 }",
+                "job.a.fan_out.runs: expected a number from 1 to 1000000, found 0",
+            ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { depth = 1, parallel = 0 }",
+                "job.a.fan_out.parallel: expected a number from 1 to 1000000, found 0",
+            ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { depth = 1, exit = \"some\" }",
+                "job.a.fan_out.exit: expected \"root\" or \"all\", found \"some\"",
+            ),
+            (
+                "[job.a]\ncommand = [\"a\"]\nfan_out = { depht = 1 }",
+                "job.a.fan_out.depht: expected a key that is known, found `depht`; did you mean `depth`?",
+            ),
+            ("[job.a]\ncommand = [\"a\"]\nfan_out = 3", "job.a.fan_out: expected a table, found a number"),
             ("[job.\"a b\"]\ncommand = [\"a\"]", "expected a name of"),
             (
                 "[jobs.a]\ncommand = [\"a\"]",

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, Filter, Job, OnFailed, Outcome, Outcomes, Run, RunFault, Runs, Submission};
+use kauri_runtime::run::{Class, Filter, OnFailed, Outcome, Outcomes, Run, RunFault, Runs, Submission};
 use kauri_runtime::{Drain, Error, Look, Runtime, Sent};
 use kauri_wire::{InboxKey, JobId, MessageRef, RunId, Seq, Timestamp, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Code, Fault, WAIT_MS_MAX, moment, run_json};
+use super::ended::{self, ended_json};
+use super::{Code, Fault, WAIT_MS_MAX, run_json};
+use crate::config::fan_out_json;
 
 type Answer = Result<Value, Fault>;
 
@@ -143,13 +145,15 @@ fn pause_of(args: &Value) -> Result<Duration, Fault> {
     Ok(Duration::from_millis(count(args, "wait_ms")?.unwrap_or(0).min(WAIT_MS_MAX)))
 }
 
-/// What a job is given: null is nothing.
+/// What a job is given, if something is said of it.
 fn input(args: &Value) -> Option<Vec<u8>> {
-    args.get("input").filter(|input| !input.is_null()).map(|input| input.to_string().into_bytes())
+    args.get("input").map(|input| input.to_string().into_bytes())
 }
 
 fn submit(runs: &Runs, args: &Value) -> Answer {
-    let mut job = Submission::new(class(args)?, input(args).unwrap_or_default());
+    // A script is given null where there is no input: null needs no row.
+    let input = input(args).filter(|input| input != b"null").unwrap_or_default();
+    let mut job = Submission::new(class(args)?, input);
     let within = count(args, "within_ms")?.map(Duration::from_millis);
     match (text(args, "key")?, within) {
         (Some(key), Some(within)) => job = job.once_within(key, within),
@@ -213,39 +217,11 @@ fn events(runs: &Runs, args: &Value) -> Answer {
     Ok(json!({ "events": values, "next": next, "over": over, "run": run_json(&run) }))
 }
 
-/// The job of a run, and its latest run; waits until the job has ended.
+/// How the job of a run ended; waits until it has.
 fn wait(runs: &Runs, args: &Value) -> Answer {
-    let job = runs.run(run_id(args)?)?.job;
-    let job = runs.wait(&job, Some(pause_of(args)?))?;
-    let latest = runs.run(job.latest)?;
-    let message = last_words(&Look::at(&**runs.runtime().substrate())?, &latest)?;
-    Ok(json!({ "over": job.outcome.is_some(), "job": job_json(&job), "run": run_json(&latest), "message": message }))
-}
-
-/// What a run that failed said at its end; nothing if it did not fail, or was removed since.
-pub(crate) fn last_words(look: &Look<'_>, run: &Run) -> kauri_runtime::Result<Option<String>> {
-    if run.outcome().is_none_or(|outcome| outcome.is_success()) {
-        return Ok(None);
-    }
-    let Some(last) = look.events(run.id, run.events, 1)?.pop() else { return Ok(None) };
-    Ok(last.to_json(run)?["payload"]["message"].as_str().map(str::to_owned))
-}
-
-fn job_json(job: &Job) -> Value {
-    let tags: Vec<&str> = job.tags.iter().map(|tag| &**tag).collect();
-    json!({
-        "job_id": job.id.as_str(),
-        "class": job.class,
-        "outcome": job.outcome.map(|outcome| outcome.as_str()),
-        "attempts": job.attempts,
-        "created": moment(job.created.0),
-        "deadline": job.deadline.map(|at| moment(at.0)),
-        "first_run_id": job.first.to_string(),
-        "latest_run_id": job.latest.to_string(),
-        "urgent": job.is_urgent,
-        "tags": tags,
-        "after": job.after.iter().map(JobId::as_str).collect::<Vec<_>>(),
-    })
+    let id = run_id(args)?;
+    ended::wait(runs, id, pause_of(args)?)?;
+    Ok(ended_json(&Look::at(&**runs.runtime().substrate())?, id)?)
 }
 
 fn retry(runs: &Runs, args: &Value) -> Answer {
@@ -317,6 +293,7 @@ pub fn classes_json(look: &Look<'_>) -> kauri_runtime::Result<Vec<Value>> {
             "waiting": messages.saturating_sub(busy),
             "running": busy,
             "attempts": class.retry.attempts_max,
+            "fan_out": fan_out_json(&class.fan_out),
         })
     };
     Ok(look.classes()?.into_iter().map(class).collect())

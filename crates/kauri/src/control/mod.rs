@@ -17,6 +17,7 @@
 mod answer;
 mod client;
 mod decide;
+mod ended;
 mod serve;
 
 use std::fmt;
@@ -24,11 +25,13 @@ use std::fmt;
 use kauri_runtime::run::Run;
 use serde_json::{Value, json};
 
+pub(crate) use self::answer::unknown;
 pub use self::answer::{WORDS, answer, classes_json};
-pub(crate) use self::answer::{last_words, unknown};
 pub use self::client::{AskError, Client};
 pub use self::decide::{action_json, decision_json};
 pub(crate) use self::decide::{decision, resolve};
+pub(crate) use self::ended::last_words;
+pub use self::ended::{ended_json, tree_json};
 pub use self::serve::{Answering, Server};
 
 /// The version of the requests.

@@ -56,6 +56,7 @@ pub fn define(runtime: &Runtime, config: &Config) -> Result<Defined> {
             retry: job.retry.value.clone(),
             takeover: job.takeover.value,
             keep: job.keep.value.clone(),
+            fan_out: job.fan_out.value.clone(),
             ..before.clone().unwrap_or_else(|| Class::new(worker))
         };
         if before.as_ref() != Some(&class) {

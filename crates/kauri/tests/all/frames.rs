@@ -9,7 +9,7 @@ use crate::homes::Scratch;
 use crate::instances::{Up, home, log, objects, on, show, wait_until};
 
 /// The program in `examples/framed.rs`, which is built with the tests.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_kauri"));
     let path = beside.with_file_name("examples").join("framed");
     assert!(path.exists(), "{}: build it with `cargo build -p kauri --example framed`", path.display());

@@ -24,6 +24,7 @@ mod screen;
 mod store;
 mod tools;
 mod top;
+mod trees;
 mod working;
 
 use std::io::Write;

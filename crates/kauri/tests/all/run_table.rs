@@ -1,17 +1,18 @@
 //! The ledger's table `runs` beside the store it is made of: after any crash, and whatever was lost.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kauri::ledger::Ledger;
-use kauri::runtime::run::{Class, Ending, Halt, Keep, LiveRun, Retry, RunFault, State, Submission};
+use kauri::runtime::run::{Class, Ending, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Run, RunFault, Submission};
 use kauri::runtime::substrate::{Signal, TreeSubstrate};
 use kauri::runtime::{Error, Policy, Runtime};
 use kauri::tree::Store;
-use kauri::wire::pack::Map;
-use kauri::wire::{RunId, WorkerId};
+use kauri::wire::pack::{Map, MapBuf};
+use kauri::wire::{RunId, Timestamp, WorkerId};
 use kauri::{RunTable, SystemClock};
 
 use crate::homes::Scratch;
@@ -19,7 +20,11 @@ use crate::homes::Scratch;
 const CREW: WorkerId = WorkerId(3);
 const PINS: [&str; 2] = ["kauri:runs table:a", "kauri:runs table:b"];
 
+/// A row by the names of its columns; what is not there is left out.
+type Row = BTreeMap<String, String>;
+
 struct Life {
+    path: PathBuf,
     ledger: Arc<Ledger>,
     substrate: Arc<TreeSubstrate>,
     runtime: Runtime,
@@ -33,46 +38,99 @@ impl Life {
         let runtime =
             Runtime::builder(Arc::clone(&substrate) as _, Arc::new(SystemClock::new())).start().expect("started");
         let keep = Keep { runs: Some(3), ..Keep::default() };
-        let class = Class { keep, retry: Retry::never(), ..Class::new(CREW) };
+        let retry = Retry { attempts_max: 2, pause: Duration::ZERO, pause_max: Duration::ZERO, ..Retry::default() };
+        let fan_out = FanOut { depth_max: 2, ..FanOut::default() };
+        let class = Class { keep, retry, fan_out, ..Class::new(CREW) };
         runtime.runs().define("sale", &class).expect("defined");
         let table = RunTable::new(runtime.clone(), Arc::clone(&substrate), Arc::clone(&ledger));
-        Self { ledger, substrate, runtime, table }
+        Self { path: scratch.file("runtime/runtime.db"), ledger, substrate, runtime, table }
     }
 
     fn submit(&self) -> RunId {
-        self.runtime.runs().submit(&Submission::new("sale", "12 apples")).expect("submitted").run
+        self.submit_with("12 apples")
+    }
+
+    /// One that fails at first, and asks for other work that asks for other work.
+    fn submit_tree(&self) -> RunId {
+        self.submit_with("a tree")
+    }
+
+    fn submit_with(&self, input: &str) -> RunId {
+        self.runtime.runs().submit(&Submission::new("sale", input)).expect("submitted").run
     }
 
     fn work(&self) {
         let sell = |live: &mut LiveRun| {
             live.step("price", |_| Ok(Vec::new()))?;
-            Ok::<_, Halt>(Ending::success(live.now().wall, Map::EMPTY))
+            if live.input() != b"12 apples" {
+                let mut params = MapBuf::new();
+                params.put("depth", live.run().depth);
+                live.step("ask", |step| Ok(step.enqueue("sale", params.view()).map(|_| Vec::new())?))?;
+            }
+            let now = live.now().wall;
+            let is_failure = live.input() == b"a tree" && live.run().attempt() == 1;
+            Ok::<_, Halt>(match is_failure {
+                true => Ending::failure(now, Outcome::ScriptError, "no apples"),
+                false => Ending::success(now, Map::EMPTY),
+            })
         };
         self.runtime.run_worker(CREW, Policy::default(), sell).drain().expect("driven");
     }
 
-    /// What the table should hold: status and steps by run.
-    fn expected(&self) -> BTreeMap<String, (String, i64, bool)> {
+    /// What the table should hold.
+    fn expected(&self) -> BTreeMap<String, Row> {
         let runs = self.runtime.runs().list(None, 10_000).expect("read");
-        let status = |state: State| match state {
-            State::Pending => "pending",
-            State::Running => "running",
-            State::Parked => "parked",
-            State::Sealed(outcome) => outcome.as_str(),
-        };
-        let row =
-            |run: &kauri::runtime::run::Run| (status(run.state).to_owned(), i64::from(run.steps), run.ended.is_some());
-        runs.iter().map(|run| (run.id.to_string(), row(run))).collect()
+        runs.iter().map(|run| (run.id.to_string(), expected(run))).collect()
     }
 
-    fn found(&self) -> BTreeMap<String, (String, i64, bool)> {
-        let rows = self.ledger.database().list_runs(10_000).expect("read");
-        rows.into_iter().map(|row| (row.id, (row.status, row.task_count, row.ended_at.is_some()))).collect()
+    /// What any SQLite tool finds, whatever the columns are.
+    fn found(&self) -> BTreeMap<String, Row> {
+        let connection = rusqlite::Connection::open(&self.path).expect("a database");
+        let mut all = connection.prepare("SELECT * FROM runs").expect("a table");
+        let names: Vec<String> = all.column_names().into_iter().map(str::to_owned).collect();
+        let row = |row: &rusqlite::Row<'_>| {
+            let text = |at: usize| match row.get_unwrap(at) {
+                rusqlite::types::Value::Null => None,
+                rusqlite::types::Value::Integer(number) => Some(number.to_string()),
+                rusqlite::types::Value::Text(text) => Some(text),
+                other => panic!("expected numbers and texts, found {other:?}"),
+            };
+            Ok(names.iter().enumerate().filter_map(|(at, name)| Some((name.clone(), text(at)?))).collect::<Row>())
+        };
+        let rows = all.query_map([], row).expect("rows").map(|row| row.expect("a row"));
+        rows.map(|row| (row["id"].clone(), row)).collect()
     }
 
     fn check(&self) {
         assert_eq!(self.found(), self.expected());
     }
+}
+
+/// The row of a run, column by column.
+fn expected(run: &Run) -> Row {
+    let stamp = |at: Timestamp| kauri::ledger::Timestamp(at.0).to_string();
+    let since = |from: Timestamp, to: Timestamp| (to.0 - from.0).to_string();
+    let begun = run.started.unwrap_or(run.created);
+    let columns = [
+        ("id", Some(run.id.to_string())),
+        ("status", Some(run.state.to_string())),
+        ("task_count", Some(run.steps.to_string())),
+        ("started_at", Some(stamp(begun))),
+        ("ended_at", run.ended.map(stamp)),
+        ("run_id", Some(run.id.to_string())),
+        ("job_id", Some(run.job.to_string())),
+        ("parent_run_id", run.parent().map(|parent| parent.to_string())),
+        ("root_run_id", Some(run.root.to_string())),
+        ("depth", Some(run.depth.to_string())),
+        ("attempt", Some(run.attempt().to_string())),
+        ("class", Some(run.class.to_string())),
+        ("outcome", run.outcome().map(|outcome| outcome.to_string())),
+        ("event_count", Some(run.events.to_string())),
+        ("created_at", Some(stamp(run.created))),
+        ("queued_ms", run.started.or(run.ended).map(|until| since(run.created, until))),
+        ("ran_ms", run.started.zip(run.ended).map(|(from, until)| since(from, until))),
+    ];
+    columns.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 #[test]
@@ -84,11 +142,14 @@ fn table_of_runs_holds_what_the_store_holds_whatever_was_cut_off() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        match random % 8 {
+        match random % 10 {
             0 | 1 => {
                 life.submit();
             }
-            2 => life.work(),
+            2 | 8 => life.work(),
+            9 => {
+                life.submit_tree();
+            }
             3 => drop(life.runtime.runs().sweep(1000).expect("swept")),
             4 => {
                 let id = life.submit();
@@ -106,10 +167,14 @@ fn table_of_runs_holds_what_the_store_holds_whatever_was_cut_off() {
             }
         }
     }
+    life.submit_tree();
     life.work();
     let update = life.table.catch_up().expect("written");
     life.check();
     assert!(!update.is_rebuilt);
+    let rows: Vec<Row> = life.found().into_values().collect();
+    let has = |name: &str, value: &str| rows.iter().any(|row| row.get(name).is_some_and(|found| found == value));
+    assert!(has("depth", "2") && has("attempt", "2") && has("outcome", "script_error"), "{rows:?}");
     assert_eq!(life.table.catch_up().expect("written"), kauri::TableUpdate::default(), "nothing is left to do");
 }
 
@@ -137,6 +202,55 @@ fn table_that_lost_its_place_or_its_rows_is_built_anew() {
 }
 
 #[test]
+fn table_that_was_cut_off_between_two_batches_is_brought_up_to_date() {
+    let scratch = Scratch::new("run-table-half");
+    let mut life = Life::new(&scratch);
+    for is_rebuilt in [true, false] {
+        for _ in 0..180 {
+            life.submit();
+        }
+        life.submit_tree();
+        let last = life.submit().to_string();
+        life.work();
+        let sql = rusqlite::Connection::open(&life.path).expect("a database");
+        let ends = format!("BEFORE INSERT ON runs WHEN NEW.id = '{last}' BEGIN SELECT RAISE(ABORT, 'cut off'); END");
+        sql.execute_batch(&format!("CREATE TRIGGER cut_off {ends}")).expect("made");
+        let before = life.found().len();
+        let error = life.table.catch_up().expect_err("cut off");
+        assert!(error.to_string().contains("cut off"), "{error}");
+        assert_eq!(life.found().len(), before + 100, "one batch is there");
+        sql.execute_batch("DROP TRIGGER cut_off").expect("dropped");
+        drop((sql, life));
+        life = Life::new(&scratch);
+        assert_eq!(life.table.catch_up().expect("written").is_rebuilt, is_rebuilt);
+        life.check();
+    }
+}
+
+#[test]
+fn table_of_an_older_ledger_is_built_anew_with_all_its_columns() {
+    let scratch = Scratch::new("run-table-older");
+    let life = Life::new(&scratch);
+    life.submit_tree();
+    life.work();
+    life.table.catch_up().expect("written");
+    let path = life.path.clone();
+    let new: Vec<String> = life.found().into_values().flat_map(Row::into_keys).collect();
+    drop(life);
+    let sql = rusqlite::Connection::open(&path).expect("a database");
+    sql.execute_batch("DROP INDEX idx_runs_job; DROP INDEX idx_runs_root").expect("dropped");
+    let old = ["id", "status", "task_count", "started_at", "ended_at"];
+    let new: std::collections::BTreeSet<String> = new.into_iter().filter(|name| !old.contains(&&**name)).collect();
+    new.iter().for_each(|name| sql.execute_batch(&format!("ALTER TABLE runs DROP COLUMN {name}")).expect("dropped"));
+    sql.pragma_update(None, "user_version", 2).expect("written");
+    drop(sql);
+    let life = Life::new(&scratch);
+    assert!(life.found().values().all(|row| !row.contains_key("job_id")), "nobody has written them yet");
+    assert!(life.table.catch_up().expect("written").is_rebuilt);
+    life.check();
+}
+
+#[test]
 fn table_follows_while_runs_go_on_and_is_whole_when_it_is_over() {
     let scratch = Scratch::new("run-table-follow");
     let life = Life::new(&scratch);
@@ -153,7 +267,7 @@ fn table_follows_while_runs_go_on_and_is_whole_when_it_is_over() {
         follows.join().expect("no panic").expect("written");
     });
     life.check();
-    let none = RunId::from_parts(kauri::wire::Timestamp(1), [7; 10]);
+    let none = RunId::from_parts(Timestamp(1), [7; 10]);
     assert!(matches!(life.runtime.runs().run(none), Err(Error::Run(RunFault::NoRun(_)))));
 }
 

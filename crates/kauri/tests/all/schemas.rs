@@ -261,16 +261,22 @@ fn try_store(trial: &mut Trial) {
 
 /// Beside an instance, whose own lines have a schema too.
 fn try_instance(trial: &mut Trial) {
-    let home = instances::home(
-        "schemas-up",
-        "[job.hello]\ncommand = [\"sh\", \"-c\", \"echo hello; test $KAURI_ATTEMPT = 2\"]\n",
+    let fan = [crate::frames::program().to_str().expect("text"), "fan", "hello"].map(str::to_owned);
+    let config = format!(
+        "[job.hello]\ncommand = [\"sh\", \"-c\", \"echo hello; test $KAURI_ATTEMPT = 2\"]\n\
+         [job.shop]\ncommand = {fan:?}\nprotocol = \"frames\"\nfan_out = {{ depth = 1, exit = \"all\" }}\n"
     );
+    let home = instances::home("schemas-up", &config);
     let (up, first) = Up::start(&home);
     let line = |value: &Value| assert_eq!(check(&schema("up.json"), value, "up"), Ok(()));
     line(&first);
     let at = ["--home", home.path()];
     let submitted = trial.run("submit", &[&["hello", "--wait"], &at[..]].concat(), b"");
     let run = submitted[0]["run_id"].as_str().expect("an id").to_owned();
+    let shop = trial.run("submit", &[&["shop", "--wait"], &at[..]].concat(), b"");
+    assert_eq!((&shop[1]["tree"]["outcome"], &shop[1]["result"]["asked"]), (&"success".into(), &1.into()), "{shop:?}");
+    let told = trial.run("runs report", &[&[shop[0]["run_id"].as_str().expect("an id")], &at[..]].concat(), b"");
+    assert!(told[0]["tree"]["runs"].as_array().is_some_and(|runs| runs.len() == 3), "{told:?}");
     let on = [&[&*run], &at[..]].concat();
     trial.run("runs retry", &on, b"");
     for path in ["runs wait", "runs tail", "runs cancel", "runs report", "events", "lineage"] {

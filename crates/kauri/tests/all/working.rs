@@ -248,3 +248,42 @@ fn show_end(home: &Scratch, run: &str) -> String {
     let ended = on(home, &["runs", "wait", run, "--json"]);
     objects(&ended.stdout).remove(0)["outcome"].as_str().expect("it ended").to_owned()
 }
+
+#[test]
+fn retry_with_null_is_given_null_and_without_an_input_what_there_was() {
+    let config = "[job.hello]\ncommand = [\"sh\", \"-c\", \"read job; echo got \\\"$job\\\"; exit 1\"]\nretry = { attempts = 1 }\n";
+    let home = home("work-null", config);
+    let (up, _) = Up::start(&home);
+    let first = up.submit(&["hello", "--input", r#"{"name":"Ann"}"#]);
+    let wait = |run: &str| assert_eq!(on(&home, &["runs", "wait", run]).status.code(), Some(1));
+    wait(&first);
+    let second = retried(&home, &[&first]);
+    wait(&second);
+    assert_eq!(log(&home, &second), [r#"got {"name":"Ann"}"#]);
+    let third = retried(&home, &[&second, "--input", "null"]);
+    wait(&third);
+    assert_eq!(log(&home, &third), ["got null"]);
+    let fourth = retried(&home, &["--class", "hello", "--input", "[1]"]);
+    wait(&fourth);
+    let fifth = retried(&home, &["--class", "hello", "--input", "null"]);
+    wait(&fifth);
+    assert_eq!((log(&home, &fourth), log(&home, &fifth)), (vec!["got [1]".to_owned()], vec!["got null".to_owned()]));
+    // The same where nobody runs.
+    up.kill();
+    let sixth = retried(&home, &[&fifth, "--input", "7"]);
+    let (up, _) = Up::start(&home);
+    wait(&sixth);
+    up.kill();
+    let seventh = retried(&home, &[&sixth, "--input", "null"]);
+    let (up, _) = Up::start(&home);
+    wait(&seventh);
+    assert_eq!((log(&home, &sixth), log(&home, &seventh)), (vec!["got 7".to_owned()], vec!["got null".to_owned()]));
+    up.kill();
+}
+
+/// The run that `kauri runs retry` made.
+fn retried(home: &Scratch, args: &[&str]) -> String {
+    let output = on(home, &[&["runs", "retry"], args, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    objects(&output.stdout).remove(0)["run_id"].as_str().expect("an id").to_owned()
+}

@@ -3,23 +3,25 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use kauri::control::{AskError, Code, Fault, run_json};
+use kauri::control::{AskError, Code, Fault, ended_json, run_json};
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::Look;
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
-use super::{found, some};
+use super::{found, some, tree_words};
 use crate::cli::Trouble;
 use crate::cli::ask::{Reach, connect, note, said};
 use crate::cli::home::{HomeArgs, look, span, there};
-use crate::cli::submit::{given, input, say_idle};
+use crate::cli::submit::{given, input};
 use crate::cli::table::{Zone, plain, short};
 
 /// How many events are read in one go.
 const PAGE: usize = 512;
 /// How long one request waits.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How much of a result is shown to people.
+const RESULT_CHARS: usize = 500;
 
 #[derive(clap::Args)]
 pub(super) struct TailArgs {
@@ -66,7 +68,7 @@ pub(super) struct RetryArgs {
     /// With what its steps before this one recorded
     #[arg(long, value_name = "NAME")]
     from_step: Option<String>,
-    /// With another input: JSON, @FILE, or - for standard input
+    /// With another input: JSON (null is one, too), @FILE, or - for standard input; with the same without it
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
 }
@@ -100,8 +102,8 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
     let (reach, made) = match (args.run, &args.class) {
         (Some(run), _) => {
             let mut reach = reach(home, run, json, out)?;
-            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step, "input": input });
-            let made = reach.ask_or_say("retry", &wish, json, out)?;
+            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step });
+            let made = reach.ask_or_say("retry", &with_input(wish, input), json, out)?;
             (reach, vec![made])
         }
         (None, class) => {
@@ -112,9 +114,9 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
             let since = args.since.map(|span| SystemClock.now().0.saturating_sub(span));
             let wish = json!({
                 "class": class, "outcomes": args.outcome, "tag": args.tag, "since_ms": since, "limit": args.limit,
-                "from_step": args.from_step, "input": input,
+                "from_step": args.from_step,
             });
-            let made = reach.ask_or_say("retry_all", &wish, json, out)?;
+            let made = reach.ask_or_say("retry_all", &with_input(wish, input), json, out)?;
             (reach, made.as_array().cloned().unwrap_or_default())
         }
     };
@@ -134,6 +136,14 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
         writeln!(out, "nothing runs in this home: it begins with `kauri up{}`", home.shown())?;
     }
     Ok(())
+}
+
+/// A wish with another input, if one is given: null is one, and nothing keeps what there is.
+fn with_input(mut wish: Value, input: Option<Value>) -> Value {
+    if let Some(input) = input {
+        wish["input"] = input;
+    }
+    wish
 }
 
 #[derive(clap::Args)]
@@ -193,14 +203,25 @@ fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write)
         from += events.len() as u64;
         if events.len() < PAGE {
             out.flush()?;
-            return if run.outcome().is_some() { Ok(()) } else { Err(idle(&run_json(&run))) };
+            return if run.outcome().is_some() { Ok(()) } else { Err(idle(&json!({ "run": run_json(&run) }))) };
         }
     }
 }
 
-fn idle(run: &Value) -> Trouble {
-    say_idle(run);
+fn idle(found: &Value) -> Trouble {
+    note(&format!("nothing runs in this home, so nothing changes (`kauri up` starts it); {}", standing(found)));
     Trouble::No
+}
+
+/// How far a job is that has not ended, with what was derived from it if that counts.
+fn standing(found: &Value) -> String {
+    let run = format!("the run is {}", found["run"]["state"].as_str().unwrap_or("unknown"));
+    match found["tree"]["jobs_open"].as_u64() {
+        Some(open) if open > 0 => {
+            format!("{run}, and {open} of {} jobs in its tree have not ended", found["tree"]["jobs"])
+        }
+        _ => run,
+    }
 }
 
 fn gone() -> Trouble {
@@ -231,22 +252,21 @@ pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl 
         let told = Told { most: args.timeout, zone: args.zone, json };
         return wait_for(&mut Reach::Instance(client), &args.run.to_string(), &told, out);
     }
-    let read = |look: &Look<'_>| some(look.lineage(args.run));
-    let lineage = found(args.run, json, look(home, read)?.flatten(), out)?;
-    // A run that fails and is to be retried is followed in the commit that ends it: so the last attempt says whether the job has ended.
-    let job = lineage.run.job.clone();
-    let attempts = lineage.descendants.into_iter().filter(|run| run.job == job).chain([lineage.run]);
-    let last = attempts.max_by_key(kauri::runtime::run::Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
-    if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, None, args.zone, json, out) }
+    let read = |look: &Look<'_>| some(ended_json(look, args.run));
+    let found = found(args.run, json, look(home, read)?.flatten(), out)?;
+    if found["over"] == true { ended(&found, args.zone, json, out) } else { Err(idle(&found)) }
 }
 
 /// Prints how a job ended, which is the answer.
-fn ended(run: &Value, why: Option<&str>, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    print_end(run, zone, json, out)?;
-    if let Some(why) = why.filter(|_| !json) {
-        why.lines().try_for_each(|line| writeln!(out, "  {}", plain(line)))?;
+fn ended(found: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    if json {
+        let mut run = found["run"].clone();
+        ["result", "failure", "tree"].into_iter().for_each(|name| run[name] = found[name].clone());
+        writeln!(out, "{run}")?;
+    } else {
+        print_end(found, zone, out)?;
     }
-    let is_well = matches!(run["outcome"].as_str(), Some("success" | "skipped"));
+    let is_well = matches!(found["outcome"].as_str(), Some("success" | "skipped"));
     if is_well { Ok(()) } else { Err(Trouble::No) }
 }
 
@@ -268,26 +288,33 @@ pub(crate) fn wait_for(reach: &mut Reach, run: &str, told: &Told, out: &mut impl
             Err(AskError::Gone(_)) => return Err(gone()),
             Err(error) => return Err(said(error, json, out)),
         };
-        let run = &found["run"];
         if found["over"] == true {
-            return ended(run, found["message"].as_str(), zone, json, out);
+            return ended(&found, zone, json, out);
         }
         if !reach.is_running() {
-            return Err(idle(run));
+            return Err(idle(&found));
         }
         if most.is_some_and(|most| began.elapsed() >= most) {
-            note(&format!("it has not ended yet: the run is {}", run["state"].as_str().unwrap_or("unknown")));
+            note(&format!("it has not ended yet: {}", standing(&found)));
             return Err(Trouble::No);
         }
     }
 }
 
-fn print_end(run: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    if json {
-        return Ok(writeln!(out, "{run}")?);
-    }
+fn print_end(found: &Value, zone: Zone, out: &mut impl Write) -> Result<(), Trouble> {
+    let run = &found["run"];
     let text = |name: &str| run[name].as_str().unwrap_or_default();
     let took = run["ran_ms"].as_u64().map_or_else(String::new, |took| format!(" after {took} ms"));
     let ended = zone.text(text("ended"));
-    Ok(writeln!(out, "{} in attempt {}{took}, at {ended}", text("outcome"), run["attempt"])?)
+    writeln!(out, "{} in attempt {}{took}, at {ended}", text("outcome"), run["attempt"])?;
+    for line in found["message"].as_str().unwrap_or_default().lines() {
+        writeln!(out, "  {}", plain(line))?;
+    }
+    if !found["result"].is_null() {
+        writeln!(out, "result {}", plain(&short(&found["result"].to_string(), RESULT_CHARS)))?;
+    }
+    if !found["tree"].is_null() {
+        writeln!(out, "{}", tree_words(&found["tree"]))?;
+    }
+    Ok(())
 }

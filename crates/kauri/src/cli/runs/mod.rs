@@ -95,7 +95,8 @@ enum Command {
     },
     /// Print what a run says as it says it, until it has ended; exit code 1 if nothing runs that could end it
     Tail(acts::TailArgs),
-    /// Wait until the job of a run has ended, with all its attempts; exit code 0 if it ended well
+    /// Wait until the job of a run has ended, with all its attempts, and with all that was derived from it if its class says so (exit = "all" in
+    /// fan_out); exit code 0 if it ended well
     Wait(acts::WaitArgs),
     /// Cancel a run with everything under it, and all that follows it
     Cancel {
@@ -106,7 +107,7 @@ enum Command {
     Retry(acts::RetryArgs),
     /// Tell a run something that it waits for, or will; exit code 1 if there is no such run, or it has ended
     Signal(acts::SignalArgs),
-    /// Print what there is to know of a run: attempts, what it said, why it failed; exit code 1 if there is no such run
+    /// Print what there is to know of a run: attempts, derived work, what it said, why it failed; exit code 1 if there is no such run
     Report {
         /// The run
         run: RunId,
@@ -320,20 +321,40 @@ fn print_tree(found: &Lineage, json: bool, out: &mut impl Write) -> Result<(), T
         });
         return Ok(writeln!(out, "{value}")?);
     }
-    let mut under: BTreeMap<RunId, Vec<&Run>> = BTreeMap::new();
-    for run in &found.descendants {
-        under.entry(run.parent().unwrap_or(run.id)).or_default().push(run);
-    }
     // Those above come one after the other; each of those under stands beneath its parent.
     let above = found.ancestors.iter().rev().enumerate();
     above.into_iter().try_for_each(|(depth, run)| branch(run, depth, "", out))?;
-    let mut open = vec![(&found.run, found.ancestors.len())];
+    let branches = branches(&found.run, found.ancestors.len(), &found.descendants);
+    branches.iter().try_for_each(|(run, depth)| branch(run, *depth, mark(run, found.run.id), out))
+}
+
+/// A run and those under it, each beneath its parent and with how far it is set in.
+fn branches<'a>(top: &'a Run, depth: usize, under: &'a [Run]) -> Vec<(&'a Run, usize)> {
+    let mut children: BTreeMap<RunId, Vec<&Run>> = BTreeMap::new();
+    for run in under {
+        children.entry(run.parent().unwrap_or(run.id)).or_default().push(run);
+    }
+    let (mut found, mut open) = (Vec::new(), vec![(top, depth)]);
     while let Some((run, depth)) = open.pop() {
-        branch(run, depth, if run.id == found.run.id { "* " } else { "" }, out)?;
-        let children = under.remove(&run.id).unwrap_or_default();
+        found.push((run, depth));
+        let children = children.remove(&run.id).unwrap_or_default();
         open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
     }
-    Ok(())
+    found
+}
+
+/// What stands before the run that was asked for.
+fn mark(run: &Run, asked: RunId) -> &'static str {
+    if run.id == asked { "* " } else { "" }
+}
+
+/// What a tree comes to by its policy, and how many of its runs stand where.
+fn tree_words(tree: &Value) -> String {
+    let outcome = tree["outcome"].as_str().unwrap_or("not decided yet");
+    let by = if tree["exit"] == "all" { "all" } else { "the first" };
+    let counts: Vec<String> =
+        tree["counts"].as_object().into_iter().flatten().map(|(state, count)| format!("{count} {state}")).collect();
+    format!("{outcome}, by {by} of {} jobs in its tree: {}", tree["jobs"], counts.join(", "))
 }
 
 fn branch(run: &Run, depth: usize, mark: &str, out: &mut impl Write) -> Result<(), Trouble> {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
-use kauri::runtime::run::Run;
+use kauri::control::tree_json;
+use kauri::runtime::run::{Origin, Run, RunFault, Tree};
 use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
-use super::to_json;
+use super::{branch, branches, mark, to_json, tree_words};
 use crate::cli::Trouble;
 use crate::cli::table::{Zone, plain, short};
 
@@ -18,6 +19,9 @@ const PAGE: usize = 512;
 const LOG_LINES: usize = 10;
 /// How many artifacts are named.
 const ARTIFACTS_MAX: usize = 100;
+/// How many runs of a tree are named, to programs and to people.
+const TREE_RUNS_MAX: usize = 1_000;
+const TREE_LINES_MAX: usize = 100;
 
 /// A run and all that is told of it.
 pub(super) struct Report {
@@ -28,6 +32,8 @@ pub(super) struct Report {
     log: VecDeque<String>,
     artifacts: Vec<Value>,
     error: Option<Value>,
+    /// The whole tree, if the run's job has derived work.
+    tree: Option<Tree>,
 }
 
 pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
@@ -36,8 +42,9 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     let others = lineage.ancestors.into_iter().chain(lineage.descendants);
     let mut attempts: Vec<Run> = others.filter(|other| other.job == run.job).chain([run.clone()]).collect();
     attempts.sort_by_key(Run::attempt);
-    let mut report =
-        Report { run, attempts, counts: BTreeMap::new(), log: VecDeque::new(), artifacts: Vec::new(), error: None };
+    let tree = tree(look, &run)?;
+    let (counts, log, artifacts) = Default::default();
+    let mut report = Report { run, attempts, counts, log, artifacts, error: None, tree };
     let mut from = 1;
     loop {
         let events = look.events(id, from, PAGE)?;
@@ -51,7 +58,27 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     }
 }
 
+/// The tree of a run whose job has derived work: from its first run on, whose class says what the outcome of the whole depends on.
+fn tree(look: &Look<'_>, run: &Run) -> runtime::Result<Option<Tree>> {
+    let tree = match look.tree(run.root) {
+        Err(runtime::Error::Run(RunFault::NoRun(_))) => return Ok(None),
+        found => found?,
+    };
+    let own: Vec<RunId> = tree.runs.iter().filter(|other| other.job == run.job).map(|other| other.id).collect();
+    let is_derived = |other: &Run| matches!(other.origin, Origin::Child { of, .. } if own.contains(&of));
+    Ok(tree.runs.iter().any(is_derived).then_some(tree))
+}
+
 impl Report {
+    /// The tree for programs: its numbers and its runs.
+    fn tree_json(&self) -> Option<Value> {
+        let tree = self.tree.as_ref()?;
+        let mut value = tree_json(tree);
+        value["runs"] = tree.runs.iter().take(TREE_RUNS_MAX).map(to_json).collect();
+        value["runs_left_out"] = tree.runs.len().saturating_sub(TREE_RUNS_MAX).into();
+        Some(value)
+    }
+
     fn take(&mut self, event: &Value) {
         let (kind, payload) = (event["type"].as_str().unwrap_or_default(), &event["payload"]);
         *self.counts.entry(kind.to_owned()).or_default() += 1;
@@ -78,6 +105,7 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "artifacts": report.artifacts,
             "log": report.log,
             "error": report.error,
+            "tree": report.tree_json(),
         });
         return Ok(writeln!(out, "{value}")?);
     }
@@ -109,9 +137,27 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             writeln!(out, "  {} {} {}", run.attempt(), run.id, run.state)?;
         }
     }
+    if let Some(tree) = &report.tree {
+        print_tree(tree, report.run.id, out)?;
+    }
     if !report.log.is_empty() {
         writeln!(out, "\nlast of the log")?;
         report.log.iter().try_for_each(|line| writeln!(out, "  {}", plain(&short(line, 200))))?;
     }
     Ok(())
+}
+
+/// Every run beneath its parent, and what the whole comes to.
+fn print_tree(tree: &Tree, asked: RunId, out: &mut impl Write) -> Result<(), Trouble> {
+    let Some((top, under)) = tree.runs.split_first() else { return Ok(()) };
+    writeln!(out, "\ntree")?;
+    let branches = branches(top, 1, under);
+    for (run, depth) in branches.iter().take(TREE_LINES_MAX) {
+        branch(run, *depth, mark(run, asked), out)?;
+    }
+    if let Some(more @ 1..) = branches.len().checked_sub(TREE_LINES_MAX) {
+        writeln!(out, "  and {more} more: kauri lineage {}", top.id)?;
+    }
+    let value = tree_json(tree);
+    Ok(writeln!(out, "  {}; {} runs, {} events", tree_words(&value), tree.runs.len(), value["events"])?)
 }
