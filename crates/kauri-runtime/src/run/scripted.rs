@@ -268,6 +268,23 @@ impl Desk<'_> {
         }
     }
 
+    /// Keeps the lease, and stops the script if its run is to be cancelled or is somebody else's.
+    ///
+    /// A store that fails has cancelled nothing: it is asked again for as long as the lease lasts. Then the run may be somebody else's, and is
+    /// left to them as a crash would leave it.
+    fn keep_lease(&mut self, cancel: &Cancel) {
+        let error = match self.live.renew() {
+            Ok(()) => return,
+            Err(Halt::Cancelled | Halt::Lost) => return cancel.cancel(),
+            Err(halt) => halt.into_error(),
+        };
+        let is_over = self.live.now().mono >= self.live.driver.held.lease.deadline;
+        if is_over || matches!(error, Error::Stopped) {
+            self.trouble.get_or_insert(error);
+            cancel.cancel();
+        }
+    }
+
     fn seal(&mut self, ending: Ending) -> Result<(), SinkError> {
         if self.trouble.is_some() {
             return Err(SinkError::Lost);
@@ -297,11 +314,7 @@ fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Resul
                 let _ = answer.send(desk.seal(*ending));
             }
             Ok(Asked::Step(ask)) => ask(&mut desk),
-            Err(RecvTimeoutError::Timeout) => {
-                if desk.live.renew().is_err() {
-                    cancel.cancel();
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => desk.keep_lease(cancel),
             Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return desk.trouble.map_or(Ok(()), Err),
         }
     }

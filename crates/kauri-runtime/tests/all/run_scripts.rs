@@ -1,5 +1,7 @@
 //! Runs whose work is a script: what the store keeps of them.
+#![expect(clippy::disallowed_methods, reason = "who drives a script does so in real time")]
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,12 +12,14 @@ use kauri_runtime::run::script::{
 use kauri_runtime::run::{
     Artifacts, Class, Files, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
 };
-use kauri_runtime::{Policy, Worker};
+use kauri_runtime::testing::VirtualClock;
+use kauri_runtime::{Policy, Runtime, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::run::{ArtifactChunk, Envelope, EventType, FileWrite, FileWriteAck, RunFrame};
 use serde_json::Value;
 
 use crate::runs::{CREW, setup, setup_with};
+use crate::senders::Failing;
 use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
@@ -360,4 +364,72 @@ fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_s
         let (run, ..) = run_process(wrote, exit);
         assert_eq!((run.outcome(), run.events), (Some(Outcome::ExecutorCrash), 2));
     }
+}
+
+/// A script whose store fails while it is silent: until it was told so, or until it has to stop.
+struct Silent {
+    store: Arc<Failing>,
+    clock: VirtualClock,
+    silence: Duration,
+}
+
+impl Silent {
+    fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
+        for _ in 0..3_000 {
+            if is_so() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("never");
+    }
+}
+
+impl Script for Silent {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        self.store.fails.store(true, Ordering::Relaxed);
+        self.clock.advance(self.silence);
+        self.wait_until(|| self.store.failed.load(Ordering::Relaxed) > 0);
+        if self.silence < LEASE {
+            self.store.fails.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.wait_until(|| cx.stop().cause().is_some());
+        Ok(cx.stop().check()?)
+    }
+}
+
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Drives a silent script once: what its worker said, its run, and the runs of the store that works again.
+fn run_silent(silence: Duration) -> (bool, Run, Runs, Worker, VirtualClock) {
+    let (store, clock) = (Failing::new(), VirtualClock::default());
+    let runtime = Runtime::builder(Arc::clone(&store) as _, Arc::new(clock.clone())).start().unwrap();
+    let runs = runtime.runs();
+    runs.define("work", &once()).unwrap();
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let silent = (Arc::clone(&store), clock.clone());
+    let drive = Scripted::new(move |_| {
+        let (store, clock) = silent.clone();
+        Box::new(Rust::inline(Silent { store, clock, silence }))
+    });
+    let mut worker = runtime.run_worker(CREW, Policy { lease: LEASE, ..Policy::default() }, drive);
+    let drained = worker.drain();
+    store.fails.store(false, Ordering::Relaxed);
+    (drained.is_ok(), runs.run(id).unwrap(), runs, worker, clock)
+}
+
+#[test]
+fn store_that_fails_for_a_while_cancels_nothing() {
+    let (is_well, run, ..) = run_silent(LEASE * 2 / 3);
+    assert_eq!((is_well, run.outcome()), (true, Some(DONE)));
+}
+
+#[test]
+fn run_whose_lease_cannot_be_kept_is_left_as_a_crash_would_leave_it() {
+    let (is_well, run, runs, mut worker, clock) = run_silent(LEASE);
+    assert_eq!((is_well, run.state), (false, State::Running), "nobody cancelled it");
+    clock.advance(LEASE);
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run.id).unwrap().outcome(), Some(Outcome::ExecutorCrash));
 }
