@@ -7,13 +7,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
+use kauri_runtime::Policy;
 use kauri_runtime::run::script::{Cancel, Deadlines, Groups, Plan, Process, Protocol, Report, RunInfo, execute};
-use kauri_runtime::run::{Appended, Artifacts, EventDraft, EventSink, Files, MemorySink, Outcome, SinkError};
+use kauri_runtime::run::{
+    Appended, Artifacts, Class, EventDraft, EventSink, Files, MemorySink, Outcome, Runs, Scripted, SinkError,
+    Submission,
+};
 use kauri_runtime::testing::VirtualClock;
-use kauri_wire::pack::Map;
+use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
 use kauri_wire::{RunId, Timestamp};
 use serde_json::{Value, json};
+
+use crate::runs::{CREW, setup_with};
+use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
 
@@ -235,8 +242,18 @@ fn framed(name: &str, said: &[RunFrame<'_>], then: &str) -> (Report, Vec<(String
 }
 
 fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
+    event_of("0.1.0", run_id, seq, event_type, payload)
+}
+
+fn event_of<'a>(
+    contract_version: &'a str,
+    run_id: &'a str,
+    seq: u64,
+    event_type: EventType,
+    payload: Map<'a>,
+) -> RunFrame<'a> {
     RunFrame::Event(Envelope {
-        contract_version: "0.1.0",
+        contract_version,
         event_id: "e",
         run_id,
         seq,
@@ -261,6 +278,12 @@ fn frames_are_held_against_the_contract_and_said() {
     let (report, events) = framed("well", &[first, file, done], "read job; head -c 4 > /dev/null");
     assert_eq!((outcome(&report), events), (DONE, vec![("checkpoint".to_owned(), Value::Null)]));
 
+    let mut summary = MapBuf::new();
+    summary.put("skipped", true).put("reason", "no news");
+    let nothing = Event::RunComplete { summary: Some(summary.view()) }.payload();
+    let (report, _) = framed("skipped", &[event(&run_id, 1, EventType::RunComplete, nothing.view())], "exit 0");
+    assert_eq!(outcome(&report), Outcome::Success { skipped: true });
+
     let gap = event(&run_id, 3, EventType::RunComplete, Map::EMPTY);
     let (report, _) = framed("gap", &[first, gap], "sleep 1000");
     assert_eq!(outcome(&report), Outcome::ExecutorCrash);
@@ -272,4 +295,66 @@ fn frames_are_held_against_the_contract_and_said() {
     let failed = RunResult { status, message, error_type: Some("http_503"), stack: None, proxy_used: None };
     let (report, _) = framed("failed", &[first, RunFrame::RunResult(failed)], "exit 1");
     assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "the shop is closed".to_owned()));
+}
+
+#[test]
+fn frames_of_another_contract_are_a_version_mismatch_unless_the_end_was_said() {
+    let run_id = id().to_string();
+    let foreign = |seq| event_of("7.0.0", &run_id, seq, EventType::RunComplete, Map::EMPTY);
+    let checkpoint = Event::Checkpoint { checkpoint_id: "half", note: None }.payload();
+    let first = event(&run_id, 1, EventType::Checkpoint, checkpoint.view());
+    // It goes on for ever, or has ended before anybody looks: it is the same.
+    for (name, said, then) in [("foreign", &[foreign(1)][..], "sleep 1000"), ("later", &[first, foreign(2)], "exit 0")]
+    {
+        let (report, events) = framed(name, said, then);
+        assert_eq!((outcome(&report), events.len()), (Outcome::VersionMismatch, said.len() - 1), "{name}");
+        assert!(error(&report).contains("`sh` follows another contract"), "{}", error(&report));
+        assert!(error(&report).contains("found \"7.0.0\""), "{}", error(&report));
+    }
+    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+    let (report, _) = framed("too-late", &[done, foreign(2)], "sleep 1000");
+    assert_eq!((outcome(&report), report.swallowed.len()), (DONE, 1));
+}
+
+/// Drives a job whose command says these frames of its run; the frames of a retry are those of the first run.
+fn drive(name: &str, said: impl Fn(&str) -> Vec<u8>, then: &str) -> (Setup, Runs, RunId) {
+    // The class retries what classes retry by default.
+    let (setup, runs) = setup_with(&Class::new(CREW));
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("driven-{name}-{}", std::process::id()));
+    std::fs::write(&path, said(&id.to_string())).unwrap();
+    let process = shell(&format!("cat {}; {then}", path.display())).protocol(Protocol::Frames);
+    let scripted = Scripted::new(move |_| Box::new(process.clone()));
+    setup.runtime.run_worker(CREW, Policy::default(), scripted).drain().unwrap();
+    std::fs::remove_file(path).unwrap();
+    (setup, runs, id)
+}
+
+fn bytes_of(frame: &RunFrame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.append_to(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn run_of_a_command_that_follows_another_contract_is_sealed_so_and_not_retried() {
+    let said = |run_id: &str| bytes_of(&event_of("7.0.0", run_id, 1, EventType::RunComplete, Map::EMPTY));
+    let (setup, runs, id) = drive("foreign", said, "sleep 1000");
+    assert_eq!(runs.run(id).unwrap().outcome(), Some(Outcome::VersionMismatch));
+    assert!(runs.lineage(id).unwrap().descendants.is_empty(), "it would find the same");
+    assert_eq!(setup.runtime.metrics().runs_version_mismatch, 1);
+}
+
+#[test]
+fn run_of_a_command_that_says_skipped_is_sealed_and_counted_so() {
+    let said = |run_id: &str| {
+        let mut summary = MapBuf::new();
+        summary.put("skipped", true);
+        let payload = Event::RunComplete { summary: Some(summary.view()) }.payload();
+        bytes_of(&event(run_id, 1, EventType::RunComplete, payload.view()))
+    };
+    let (setup, runs, id) = drive("skipped", said, "exit 0");
+    assert_eq!(runs.run(id).unwrap().outcome(), Some(Outcome::Success { skipped: true }));
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.runs_skipped, counts.runs_success), (1, 0));
 }

@@ -133,6 +133,7 @@ impl<'a> Bridge<'a> {
             Outcome::ScriptError => {
                 Called::Failed(self.said.unwrap_or_else(|| ScriptError::new("the process said that it failed")))
             }
+            Outcome::VersionMismatch => Called::Mismatch(words()),
             _ => Called::Crashed(words()),
         };
         (end, called)

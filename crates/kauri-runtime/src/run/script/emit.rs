@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kauri_wire::pack::Map;
+use kauri_wire::pack::{Map, Value};
 use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{Found, WireError, WireErrorKind};
 
@@ -171,13 +171,15 @@ impl Emitter {
         self.say(&Event::RunError { error_type, message, stack: stack.as_deref() })
     }
 
-    /// The end, well: the run is a success from here on, and nothing more can be said.
+    /// The end, well: the run is a success from here on, and nothing more can be said. A summary whose `skipped` is true says that there
+    /// was nothing to do, as `prepare` does: the run is then a success that was skipped.
     ///
     /// # Errors
-    /// Why it was not said; also if the summary has the key `skipped`, which only a run that was skipped has.
+    /// Why it was not said; also if the summary's `skipped` is neither true nor false.
     pub fn run_complete(&self, summary: Option<Map<'_>>) -> Result<(), EmitError> {
-        if summary.is_some_and(|summary| summary.get("skipped").is_some()) {
-            let (expected, found) = ("a summary without the key `skipped`", Found::Type("that key"));
+        let skipped = summary.and_then(|summary| summary.get("skipped"));
+        if !matches!(skipped, None | Some(Value::Bool(_))) {
+            let (expected, found) = ("a summary whose `skipped` is true or false", Found::Type("something else"));
             return Err(WireError { at: 0, expected, found, kind: WireErrorKind::Invalid }.into());
         }
         self.say(&Event::RunComplete { summary })

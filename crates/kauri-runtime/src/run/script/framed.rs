@@ -12,7 +12,7 @@ use super::emit::EmitError;
 use super::error::ScriptError;
 use super::executor::Called;
 use super::plan::RunInfo;
-use super::process::words;
+use super::process::how;
 use crate::run::artifact::ArtifactWriter;
 use crate::run::contract::Contract;
 use crate::run::outcome::Outcome;
@@ -88,23 +88,28 @@ impl Framed {
     }
 
     /// How the call ended: the terminal event says, or else the result and the exit code together.
-    pub(super) fn end(self, status: ExitStatus, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
-        let exit = match (status.code(), status.signal()) {
-            (Some(code), None) => ProcessExit::Code(code),
+    ///
+    /// The status is that of the command, unless nobody knows it.
+    pub(super) fn end(self, status: Option<ExitStatus>, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+        let exit = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(code), None)) => ProcessExit::Code(code),
             _ => ProcessExit::Killed,
         };
+        let how = how(status);
         let has_said = self.session.terminal().is_some();
         let end = self.session.end(self.pipe.rest(), exit);
-        match end.outcome {
-            // What was said decides, and is said already.
-            _ if has_said => Called::Returned(()),
-            Outcome::Success { .. } => Called::Returned(()),
-            Outcome::ScriptError => Called::Failed(self.error.unwrap_or_else(|| error(&words(status)))),
-            Outcome::VersionMismatch => Called::Failed(error("follows another contract").of_type("version_mismatch")),
-            _ => {
-                let fault = end.fault.map_or_else(|| "and said no end".to_owned(), |fault| fault.to_string());
-                Called::Crashed(error(&format!("{}: {fault}", words(status))).message)
+        match (end.outcome, end.fault) {
+            (Outcome::VersionMismatch, Some(fault)) => {
+                Called::Mismatch(error(&format!("follows another contract: {fault}")).message)
             }
+            (_, Some(fault @ Refusal::CutOff { .. })) => Called::Crashed(error(&format!("{how}: {fault}")).message),
+            // Nobody knows what the frames after such a one mean: it is the executor that failed. If it had said its end, that stays.
+            (_, Some(fault)) => Called::Crashed(error(&format!("broke the contract: {fault}")).message),
+            // What was said decides, and is said already.
+            (_, None) if has_said => Called::Returned(()),
+            (Outcome::Success { .. }, None) => Called::Returned(()),
+            (Outcome::ScriptError, None) => Called::Failed(self.error.unwrap_or_else(|| error(&how))),
+            (_, None) => Called::Crashed(error(&format!("{how}: and said no end")).message),
         }
     }
 }

@@ -225,13 +225,13 @@ impl Process {
         }
         let status = match (cut, status) {
             (Some(Halted::Cut(cause)), _) => return Called::Cut(cause),
-            // Nobody knows what the frames after such a one mean: it is the executor that failed.
-            (Some(Halted::Failed(error)), _) if error.error_type == REFUSED => return Called::Crashed(error.message),
+            // What such a frame means for the call, its session knows.
+            (Some(Halted::Failed(error)), status) if error.error_type == REFUSED => status.ok(),
             (Some(Halted::Failed(error)), _) => return Called::Failed(error),
             (None, Err(error)) => {
                 return Called::Crashed(format!("nobody knows how `{}` ended: {error}", self.shown()));
             }
-            (None, Ok(status)) => status,
+            (None, Ok(status)) => Some(status),
         };
         going.voice.end(status, |how| going.tail.error(&format!("`{}` {how}", self.shown())))
     }
@@ -264,11 +264,11 @@ impl fmt::Debug for Process {
 }
 
 /// How an exit is told.
-pub(super) fn words(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended, nobody knows how".to_owned(),
+pub(super) fn how(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("ended with exit code {code}"),
+        Some((None, Some(signal))) => format!("was ended by signal {signal}"),
+        Some((None, None)) | None => "ended, nobody knows how".to_owned(),
     }
 }
 
@@ -308,11 +308,11 @@ impl Voice {
         }
     }
 
-    fn end(self, status: ExitStatus, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
-        match self {
-            Self::Lines(_) if status.success() => Called::Returned(()),
-            Self::Lines(_) => Called::Failed(error(&words(status)).of_type("exit_code")),
-            Self::Frames(framed) => framed.end(status, error),
+    fn end(self, status: Option<ExitStatus>, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+        match (self, status) {
+            (Self::Lines(_), Some(status)) if status.success() => Called::Returned(()),
+            (Self::Lines(_), status) => Called::Failed(error(&how(status)).of_type("exit_code")),
+            (Self::Frames(framed), status) => framed.end(status, error),
         }
     }
 }
