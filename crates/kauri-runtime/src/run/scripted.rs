@@ -27,6 +27,7 @@ use super::files::Files;
 use super::ingest::Ingestion;
 use super::live::{Halt, LiveRun};
 use super::outcome::Outcome;
+use super::report;
 use super::row::Run;
 use super::script::{
     ActionEnd, BeganAction, Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError,
@@ -37,6 +38,7 @@ use super::sink::{Appended, EventDraft, EventSink, SinkError};
 use super::step::StepKind;
 use crate::error::Error;
 use crate::handler::Failure;
+use crate::observe::Observation;
 
 /// What a run is executed with, beside its script.
 #[derive(Clone, Debug, Default)]
@@ -177,6 +179,7 @@ impl Drive for Scripted {
             (script.join(), answered)
         });
         let report = report.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        tell(live, &report);
         if let Some(hear) = &mut self.hear {
             hear(live.run(), &report);
         }
@@ -184,6 +187,17 @@ impl Drive for Scripted {
         // Whoever sealed the run has said how it ended; else it waits, or is not ours any more.
         report.sealed.map_or_else(|error| Err(error.into()), |()| Err(Halt::Lost))
     }
+}
+
+/// Tells how a script went: counts it, keeps it beside its run unless that is somebody else's now, and says it to whoever wants to know.
+fn tell(live: &LiveRun, report: &Report) {
+    live.shared.metrics.run_reported(report);
+    let is_ours = !matches!(report.sealed, Err(SinkError::Lost | SinkError::Sealed));
+    if is_ours && let Err(error) = report::keep(live, report) {
+        // How the run ended does not depend on it.
+        live.shared.observe(&Observation::WorkerError { worker: live.driver.worker, error: &error });
+    }
+    live.shared.observe(&Observation::RunReported { run: live.run(), report });
 }
 
 /// The job of a script: its run's input as JSON. Derived work has params, a MessagePack map, which no JSON begins like.

@@ -15,7 +15,7 @@ use kauri_runtime::run::{
 };
 use kauri_runtime::testing::VirtualClock;
 use kauri_wire::pack::{Map, MapBuf};
-use kauri_wire::run::{Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
+use kauri_wire::run::{ArtifactChunk, Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
 use kauri_wire::{RunId, Timestamp};
 use serde_json::{Value, json};
 
@@ -357,4 +357,30 @@ fn run_of_a_command_that_says_skipped_is_sealed_and_counted_so() {
     assert_eq!(runs.run(id).unwrap().outcome(), Some(Outcome::Success { skipped: true }));
     let counts = setup.runtime.metrics();
     assert_eq!((counts.runs_skipped, counts.runs_success), (1, 0));
+}
+
+#[test]
+fn what_a_command_leaves_and_says_too_late_is_in_the_report() {
+    let run_id = id().to_string();
+    let chunk = RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"pears" });
+    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+    let checkpoint = Event::Checkpoint { checkpoint_id: "half", note: None }.payload();
+    let late = event(&run_id, 2, EventType::Checkpoint, checkpoint.view());
+    let (report, _) = framed("left", &[chunk, done, late, late], "exit 3");
+    assert_eq!(outcome(&report), DONE, "what was said counts");
+    assert_eq!((report.orphans, report.refused, report.late, report.is_disputed), (1, 2, 2, true));
+    let (report, _) = framed("tidy", &[done], "exit 0");
+    assert_eq!((report.orphans, report.refused, report.late, report.is_disputed), (0, 0, 0, false));
+}
+
+#[test]
+fn late_events_of_a_command_are_counted_with_its_run() {
+    let said = |run_id: &str| {
+        let done = |seq| bytes_of(&event(run_id, seq, EventType::RunComplete, Map::EMPTY));
+        [done(1), done(2), done(2)].concat()
+    };
+    let (setup, runs, id) = drive("late", said, "exit 0");
+    assert_eq!((runs.run(id).unwrap().outcome(), runs.refused(id).unwrap()), (Some(DONE), 2));
+    assert_eq!(runs.report_of(id).unwrap().unwrap().refused, 2);
+    assert_eq!(setup.runtime.metrics().refused_events, 2);
 }

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{
-    Bridge, Call, Called, Context, Executor, Held, Hooks, LoadError, Prepared, Resource, RunInfo, Rust, Script,
+    Bridge, Call, Called, Context, Executor, Held, Hooks, LoadError, Phase, Prepared, Resource, RunInfo, Rust, Script,
     ScriptError, Stop,
 };
 use kauri_runtime::run::{
-    Artifacts, Class, Files, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
+    Artifacts, Class, Files, Keep, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
 };
+use kauri_runtime::substrate::{KeyRange, Substrate as _, TreeSubstrate};
 use kauri_runtime::testing::VirtualClock;
-use kauri_runtime::{Policy, Runtime, Worker};
+use kauri_runtime::{Observation, Observer, Policy, Runtime, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::run::{ArtifactChunk, Envelope, EventType, FileWrite, FileWriteAck, RunFrame};
 use serde_json::Value;
@@ -432,4 +433,89 @@ fn run_whose_lease_cannot_be_kept_is_left_as_a_crash_would_leave_it() {
     clock.advance(LEASE);
     worker.drain().unwrap();
     assert_eq!(runs.run(run.id).unwrap().outcome(), Some(Outcome::ExecutorCrash));
+}
+
+/// A script that speaks after its end, and cannot clean up.
+struct Careless(VirtualClock);
+
+impl Script for Careless {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        cx.emit().log_info("so it begins")?;
+        self.0.advance(Duration::from_millis(20));
+        cx.emit().run_complete(None)?;
+        assert!(cx.emit().log_info("one more").is_err());
+        Ok(())
+    }
+
+    fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+        self.0.advance(Duration::from_millis(3));
+        Err("the door does not close".into())
+    }
+}
+
+/// What observers are told of scripts.
+#[derive(Default)]
+struct Reports(Mutex<Vec<(Option<Outcome>, usize, u64)>>);
+
+impl Observer for Reports {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let Observation::RunReported { run, report } = observation {
+            self.0.lock().unwrap().push((run.outcome(), report.swallowed.len(), report.late));
+        }
+    }
+}
+
+#[test]
+fn how_a_script_went_is_kept_counted_told_and_swept_with_its_run() {
+    let told = Arc::new(Reports::default());
+    let setup = Setup::with(|builder| builder.observer(Arc::clone(&told) as _));
+    let runs = setup.runtime.runs();
+    runs.define("work", &Class { keep: Keep { runs: Some(0), ..Keep::default() }, ..once() }).unwrap();
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let clock = setup.clock.clone();
+    crew(&setup, Scripted::new(move |_| Box::new(Rust::inline(Careless(clock.clone()))))).drain().unwrap();
+
+    let report = runs.report_of(id).unwrap().unwrap();
+    let times: Vec<_> = report.phases.iter().filter(|(_, took)| !took.is_zero()).copied().collect();
+    let ms = Duration::from_millis;
+    assert_eq!(times, [(Phase::Run, ms(20)), (Phase::Cleanup, ms(3))]);
+    assert_eq!(report.phases.first().map(|(phase, _)| *phase), Some(Phase::Load));
+    assert_eq!((report.drives, report.emitted, report.refused, report.swallowed_total), (1, 2, 1, 1));
+    assert_eq!(
+        (report.swallowed[0].phase, &*report.swallowed[0].error.message),
+        (Phase::Cleanup, "the door does not close")
+    );
+    assert_eq!(runs.refused(id).unwrap(), 1);
+    assert_eq!(*told.0.lock().unwrap(), [(Some(DONE), 1, 1)]);
+
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.swallowed_errors, counts.refused_events, counts.dropped_events), (1, 1, 0));
+    let text = setup.runtime.prometheus().unwrap();
+    assert!(text.contains("kauri_run_phase_seconds_sum{phase=\"run\"} 0.02\n"), "{text}");
+    assert!(text.contains("kauri_run_phase_seconds_count{phase=\"cleanup\"} 1\n"), "{text}");
+    assert!(text.contains("kauri_swallowed_errors_total 1\n"), "{text}");
+
+    assert_eq!(runs.sweep(1000).unwrap().runs, 1);
+    assert_eq!((runs.report_of(id).unwrap(), runs.refused(id).unwrap()), (None, 0));
+    let store = TreeSubstrate::new(setup.store.clone());
+    let left = store.snapshot().unwrap().count(&"run_index".into(), KeyRange::ALL).unwrap();
+    assert_eq!(left, 1, "the class");
+}
+
+#[test]
+fn drives_before_and_after_a_wait_are_told_together() {
+    struct Waits;
+    impl Script for Waits {
+        fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+            cx.wait_for_signal("go").map(drop)
+        }
+    }
+    let (setup, runs) = setup_with(&once());
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let mut worker = crew(&setup, Scripted::new(|_| Box::new(Rust::inline(Waits))));
+    worker.drain().unwrap();
+    assert_eq!((runs.run(id).unwrap().state, runs.report_of(id).unwrap().unwrap().drives), (State::Parked, 1));
+    runs.signal(id, "go", b"").unwrap();
+    worker.drain().unwrap();
+    assert_eq!((runs.run(id).unwrap().outcome(), runs.report_of(id).unwrap().unwrap().drives), (Some(DONE), 2));
 }

@@ -307,7 +307,10 @@ impl<'a> Drive<'a> {
             phases: self.phases,
             emitted: counts.emitted,
             refused: counts.refused,
+            late: counts.late,
             left_alone: counts.left_alone,
+            orphans: counts.orphans,
+            is_disputed: counts.is_disputed,
             tally: counts.tally,
         }
     }

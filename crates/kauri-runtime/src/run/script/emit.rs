@@ -14,6 +14,7 @@ use super::error::ScriptError;
 use super::stop::{Cancel, Cause, Stop};
 use crate::run::artifact::{DIGEST_KEY, KeepError, KeptArtifact};
 use crate::run::ingest::{Ingest, Tally};
+use crate::run::session::SessionEnd;
 use crate::run::sink::{EventDraft, SinkError};
 use crate::time::{Clock, Mono};
 
@@ -257,6 +258,11 @@ pub(crate) struct State {
     is_parked: bool,
     emitted: u64,
     refused: u64,
+    /// Those of them that came after the end.
+    late: u64,
+    /// What sessions with processes left.
+    orphans: u64,
+    is_disputed: bool,
     artifacts: u64,
     /// Bytes whose events wait for a commit.
     guards: Vec<KeptArtifact>,
@@ -279,7 +285,10 @@ pub(crate) struct Last {
 pub(crate) struct Counts {
     pub(crate) emitted: u64,
     pub(crate) refused: u64,
+    pub(crate) late: u64,
     pub(crate) left_alone: u64,
+    pub(crate) orphans: u64,
+    pub(crate) is_disputed: bool,
     pub(crate) tally: Tally,
 }
 
@@ -295,6 +304,9 @@ impl Gate {
             is_parked: false,
             emitted: 0,
             refused: 0,
+            late: 0,
+            orphans: 0,
+            is_disputed: false,
             artifacts: 0,
             guards: Vec::new(),
         };
@@ -355,8 +367,24 @@ impl Gate {
 
     pub(crate) fn counts(&self) -> Counts {
         let state = self.lock();
-        let (emitted, refused, left_alone) = (state.emitted, state.refused, state.left_alone.len() as u64);
-        Counts { emitted, refused, left_alone, tally: state.ingest.tally().clone() }
+        Counts {
+            emitted: state.emitted,
+            refused: state.refused,
+            late: state.late,
+            left_alone: state.left_alone.len() as u64,
+            orphans: state.orphans,
+            is_disputed: state.is_disputed,
+            tally: state.ingest.tally().clone(),
+        }
+    }
+
+    /// What a session with a process came to, beside how it ended: what it refused never came here.
+    pub(crate) fn note_session(&self, end: &SessionEnd) {
+        let mut state = self.lock();
+        state.refused += end.refused;
+        state.late += end.refused;
+        state.orphans += end.orphans as u64;
+        state.is_disputed |= end.is_disputed;
     }
 
     fn wall(&self) -> i64 {
@@ -423,6 +451,7 @@ impl State {
     fn take(&mut self, call: u64, draft: EventDraft, bytes: Option<KeptArtifact>, now: Mono) -> Result<(), EmitError> {
         if let Err(error) = self.admits(call) {
             self.refused += 1;
+            self.late += u64::from(matches!(error, EmitError::AfterTerminal | EmitError::LeftAlone));
             return Err(error);
         }
         if draft.kind.is_terminal() {

@@ -90,7 +90,12 @@ impl Framed {
     /// How the call ended: the terminal event says, or else the result and the exit code together.
     ///
     /// The status is that of the command, unless nobody knows it.
-    pub(super) fn end(self, status: Option<ExitStatus>, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+    pub(super) fn end(
+        self,
+        status: Option<ExitStatus>,
+        cx: &Context,
+        error: impl FnOnce(&str) -> ScriptError,
+    ) -> Called<()> {
         let exit = match status.map(|status| (status.code(), status.signal())) {
             Some((Some(code), None)) => ProcessExit::Code(code),
             _ => ProcessExit::Killed,
@@ -98,6 +103,7 @@ impl Framed {
         let how = how(status);
         let has_said = self.session.terminal().is_some();
         let end = self.session.end(self.pipe.rest(), exit);
+        cx.emit().gate().note_session(&end);
         match (end.outcome, end.fault) {
             (Outcome::VersionMismatch, Some(fault)) => {
                 Called::Mismatch(error(&format!("follows another contract: {fault}")).message)

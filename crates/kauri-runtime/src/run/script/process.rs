@@ -216,24 +216,21 @@ impl Process {
         going.kill(Signal::KILL);
         drop(registered);
         let status = going.reap();
-        self.judge(going, cut, status)
+        self.judge(going, cut, status, cx)
     }
 
-    fn judge(&self, going: Going, cut: Option<Halted>, status: io::Result<ExitStatus>) -> Called<()> {
-        if let Some(why) = self.groups.stopped() {
-            return Called::Crashed(why);
+    fn judge(&self, going: Going, cut: Option<Halted>, status: io::Result<ExitStatus>, cx: &Context) -> Called<()> {
+        let is_refused = matches!(&cut, Some(Halted::Failed(error)) if error.error_type == REFUSED);
+        let (stopped, ended) = (self.groups.stopped(), status.as_ref().ok().copied());
+        // What a refused frame means for the call, its session knows; and it knows what is to be told, however the call ended.
+        let called = going.voice.end(ended, cx, |how| going.tail.error(&format!("`{}` {how}", self.shown())));
+        match (stopped, cut, status) {
+            (Some(why), ..) => Called::Crashed(why),
+            (None, Some(Halted::Cut(cause)), _) => Called::Cut(cause),
+            (None, Some(Halted::Failed(error)), _) if !is_refused => Called::Failed(error),
+            (None, None, Err(error)) => Called::Crashed(format!("nobody knows how `{}` ended: {error}", self.shown())),
+            (None, ..) => called,
         }
-        let status = match (cut, status) {
-            (Some(Halted::Cut(cause)), _) => return Called::Cut(cause),
-            // What such a frame means for the call, its session knows.
-            (Some(Halted::Failed(error)), status) if error.error_type == REFUSED => status.ok(),
-            (Some(Halted::Failed(error)), _) => return Called::Failed(error),
-            (None, Err(error)) => {
-                return Called::Crashed(format!("nobody knows how `{}` ended: {error}", self.shown()));
-            }
-            (None, Ok(status)) => Some(status),
-        };
-        going.voice.end(status, |how| going.tail.error(&format!("`{}` {how}", self.shown())))
     }
 }
 
@@ -308,11 +305,11 @@ impl Voice {
         }
     }
 
-    fn end(self, status: Option<ExitStatus>, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+    fn end(self, status: Option<ExitStatus>, cx: &Context, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
         match (self, status) {
             (Self::Lines(_), Some(status)) if status.success() => Called::Returned(()),
             (Self::Lines(_), status) => Called::Failed(error(&how(status)).of_type("exit_code")),
-            (Self::Frames(framed), status) => framed.end(status, error),
+            (Self::Frames(framed), status) => framed.end(status, cx, error),
         }
     }
 }
