@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
-use kauri::runtime::run::Run;
+use kauri::runtime::run::{Run, RunReport};
 use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -28,6 +28,8 @@ pub(super) struct Report {
     log: VecDeque<String>,
     artifacts: Vec<Value>,
     error: Option<Value>,
+    /// How its script went, if one was executed.
+    script: Option<RunReport>,
 }
 
 pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
@@ -36,8 +38,8 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     let others = lineage.ancestors.into_iter().chain(lineage.descendants);
     let mut attempts: Vec<Run> = others.filter(|other| other.job == run.job).chain([run.clone()]).collect();
     attempts.sort_by_key(Run::attempt);
-    let mut report =
-        Report { run, attempts, counts: BTreeMap::new(), log: VecDeque::new(), artifacts: Vec::new(), error: None };
+    let (counts, log, artifacts, script) = (BTreeMap::new(), VecDeque::new(), Vec::new(), look.report_of(id)?);
+    let mut report = Report { run, attempts, counts, log, artifacts, error: None, script };
     let mut from = 1;
     loop {
         let events = look.events(id, from, PAGE)?;
@@ -78,6 +80,7 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "artifacts": report.artifacts,
             "log": report.log,
             "error": report.error,
+            "script": report.script.as_ref().map(script_json),
         });
         return Ok(writeln!(out, "{value}")?);
     }
@@ -94,6 +97,9 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
     }
     let counts: Vec<String> = report.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     writeln!(out, "said     {}", if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") })?;
+    if let Some(script) = &report.script {
+        print_script(script, out)?;
+    }
     for artifact in &report.artifacts {
         let name = artifact["name"].as_str().unwrap_or_default();
         writeln!(out, "artifact {} ({} bytes)", plain(name), artifact["size_bytes"])?;
@@ -112,6 +118,51 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
     if !report.log.is_empty() {
         writeln!(out, "\nlast of the log")?;
         report.log.iter().try_for_each(|line| writeln!(out, "  {}", plain(&short(line, 200))))?;
+    }
+    Ok(())
+}
+
+fn script_json(script: &RunReport) -> Value {
+    let phases = script.phases.iter().map(|(phase, took)| {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        json!({ "phase": phase.as_str(), "took_us": micros })
+    });
+    let swallowed = script.swallowed.iter().map(|swallowed| {
+        let error = &swallowed.error;
+        json!({ "phase": swallowed.phase.as_str(), "error_type": error.error_type, "message": error.message })
+    });
+    json!({
+        "drives": script.drives,
+        "phases": phases.collect::<Vec<_>>(),
+        "swallowed": swallowed.collect::<Vec<_>>(),
+        "swallowed_total": script.swallowed_total,
+        "emitted": script.emitted,
+        "refused": script.refused,
+        "dropped": script.dropped,
+        "left_alone": script.left_alone,
+        "orphans": script.orphans,
+        "disputed": script.is_disputed,
+    })
+}
+
+/// How long each phase took, and whatever is not as it should be.
+fn print_script(script: &RunReport, out: &mut impl Write) -> Result<(), Trouble> {
+    let phases: Vec<String> = script.phases.iter().map(|(phase, took)| format!("{phase} {took:.1?}")).collect();
+    writeln!(out, "phases   {}", phases.join(", "))?;
+    for (count, what) in [
+        (script.refused, "events came too late"),
+        (script.dropped, "events were dropped"),
+        (script.left_alone, "calls did not stop"),
+        (script.orphans, "artifacts had no event"),
+        (u64::from(script.is_disputed), "end that its command did not stand by"),
+    ] {
+        if count > 0 {
+            writeln!(out, "odd      {count} {what}")?;
+        }
+    }
+    for swallowed in &script.swallowed {
+        let words = short(&swallowed.error.to_string(), 200);
+        writeln!(out, "odd      {} failed, which changed nothing: {}", swallowed.phase, plain(&words))?;
     }
     Ok(())
 }
