@@ -15,7 +15,9 @@ use kauri_runtime::run::{
 };
 use kauri_runtime::testing::VirtualClock;
 use kauri_wire::pack::{Map, MapBuf};
-use kauri_wire::run::{ArtifactChunk, Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
+use kauri_wire::run::{
+    ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus,
+};
 use kauri_wire::{RunId, Timestamp};
 use serde_json::{Value, json};
 
@@ -383,4 +385,86 @@ fn late_events_of_a_command_are_counted_with_its_run() {
     assert_eq!((runs.run(id).unwrap().outcome(), runs.refused(id).unwrap()), (Some(DONE), 2));
     assert_eq!(runs.report_of(id).unwrap().unwrap().refused, 2);
     assert_eq!(setup.runtime.metrics().refused_events, 2);
+}
+
+/// Files that a command puts one after the other, and the bytes of their answers.
+fn puts(count: u64, name: impl Fn(u64) -> String, why: Option<&str>) -> (Vec<u8>, usize) {
+    let (mut bytes, mut answers) = (Vec::new(), Vec::new());
+    for write_id in 1..=count {
+        let (filename, content_type) = (name(write_id), "text/plain");
+        let file = FileWrite { write_id, filename: &filename, content_type, data: b"pears" };
+        RunFrame::FileWrite(file).append_to(&mut bytes).unwrap();
+        let ack = FileWriteAck { write_id, ok: why.is_none(), error: why };
+        RunFrame::FileWriteAck(ack).append_to(&mut answers).unwrap();
+    }
+    (bytes, answers.len())
+}
+
+/// Runs a command that puts files as `how` says and ends well if it is given so many bytes of answers.
+fn put_all(name: &str, (puts, answers): (Vec<u8>, usize), how: &str) -> Outcome {
+    let path =
+        |what: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}-{name}-{}", std::process::id()));
+    let (run_id, said, done) = (id().to_string(), path("puts"), path("done"));
+    std::fs::write(&said, puts).unwrap();
+    std::fs::write(&done, bytes_of(&event(&run_id, 1, EventType::RunComplete, Map::EMPTY))).unwrap();
+    let script = format!(
+        "read job; puts() {{ cat {}; }}; answers() {{ test $(timeout 60 head -c {answers} | wc -c) = {answers}; }}; {how}; cat {}",
+        said.display(),
+        done.display()
+    );
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let (report, _) = run(&shell(&script).protocol(Protocol::Frames), plan(Value::Null).files(files));
+    [said, done].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    outcome(&report)
+}
+
+fn too_long() -> String {
+    "x".repeat(214)
+}
+
+/// Why a file of such a name is not kept.
+fn no_file() -> String {
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    files.put(id(), &too_long(), "text/plain", b"").unwrap_err().to_string()
+}
+
+#[test]
+fn command_that_puts_thousands_of_files_before_it_reads_gets_every_answer() {
+    let many = puts(5_000, |write_id| format!("{write_id}.txt"), None);
+    assert!(many.1 > 128 << 10, "far more than a pipe holds");
+    assert_eq!(put_all("many", many, "puts; answers || exit 1"), DONE);
+    // What went wrong is told for each, too.
+    let bad = puts(2_000, |_| too_long(), Some(&no_file()));
+    assert_eq!(put_all("bad", bad, "puts; answers || exit 1"), DONE);
+}
+
+#[test]
+fn command_whose_answers_take_too_much_room_waits_until_it_has_read_some() {
+    let bad = puts(40_000, |_| too_long(), Some(&no_file()));
+    assert!(bad.1 > 8 << 20, "more than twice what waits at most: {}", bad.1);
+    assert_eq!(put_all("slow", bad, "puts & (sleep 1; answers) || exit 1; wait"), DONE);
+}
+
+#[test]
+fn command_that_never_reads_its_answers_is_ended_by_its_deadline() {
+    let (bytes, _) = puts(40_000, |_| too_long(), Some(&no_file()));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("unread-{}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let (clock, cancel) = (Arc::new(VirtualClock::default()), Cancel::default());
+    let plan = Plan::new(id(), Value::Null, Arc::clone(&clock) as _).cancel(cancel.clone()).files(files);
+    let process = shell(&format!("cat {}; echo told >&2; sleep 1000", path.display())).protocol(Protocol::Frames);
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    let hand = std::thread::spawn(move || {
+        // Its time is over once it waits, and if it did not, too.
+        while has_ended.recv_timeout(Duration::from_millis(500)).is_err() {
+            clock.advance(Duration::from_hours(1));
+            cancel.wake();
+        }
+    });
+    let (report, events) = run(&process, plan);
+    ended.send(()).unwrap();
+    hand.join().unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert_eq!((outcome(&report), events.len()), (Outcome::TimedOut, 0));
 }

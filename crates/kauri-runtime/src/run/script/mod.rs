@@ -36,6 +36,8 @@
 //! assert_eq!(sink.events().len(), 1);
 //! ```
 
+#[cfg(unix)]
+mod answers;
 mod asked;
 mod automaton;
 mod bridge;
