@@ -31,7 +31,7 @@ use super::report;
 use super::row::Run;
 use super::script::{
     ActionEnd, BeganAction, Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError,
-    Verdict, execute,
+    Verdict, Watch, execute,
 };
 use super::seal::Ending;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
@@ -112,6 +112,8 @@ enum Asked {
     Seal(Box<Ending>, SyncSender<Result<(), SinkError>>),
     /// Something about its steps.
     Step(Box<dyn FnOnce(&mut Desk<'_>) + Send>),
+    /// Something waits for a commit.
+    Nudge,
     /// Nothing more: the script is through.
     Over,
 }
@@ -166,7 +168,10 @@ impl Drive for Scripted {
         let cancel = Cancel::default();
         let (plan, mut executor) = (self.plan(live, job, &cancel), (self.executor)(live.run()));
         let (ask, asked) = sync_channel(1);
-        let plan = plan.steps(Arc::new(Asking(ask.clone())));
+        let nudge = ask.clone();
+        // If something else is asked, the driver looks after that.
+        let watch = Arc::new(Watch::new(move || drop(nudge.try_send(Asked::Nudge))));
+        let plan = Plan { watch: Some(Arc::clone(&watch)), ..plan.steps(Arc::new(Asking(ask.clone()))) };
         let (report, answered) = thread::scope(|scope| {
             let script = scope.spawn(move || {
                 let (sink, seal) = (Box::new(Asking(ask.clone())), Asking(ask.clone()));
@@ -175,7 +180,7 @@ impl Drive for Scripted {
                 let _ = ask.send(Asked::Over);
                 report
             });
-            let answered = answer(live, &asked, &cancel);
+            let answered = answer(live, &asked, &cancel, &watch);
             (script.join(), answered)
         });
         let report = report.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -312,15 +317,17 @@ impl Desk<'_> {
     }
 }
 
-/// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
+/// Does what the script's thread asks for until it is through; keeps the lease meanwhile, and commits what has waited long enough.
 ///
 /// # Errors
 /// Why the runtime could not do what the script asked for.
-fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Result<(), Error> {
+fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel, watch: &Watch) -> Result<(), Error> {
     let mut desk = Desk { live, diverged: None, action: None, trouble: None };
     // Who asked may have stopped waiting: then nobody hears the answer.
     loop {
-        match asked.recv_timeout(desk.live.renewal().min(LOOK_EVERY)) {
+        let now = desk.live.now().mono;
+        watch.tick(now, desk.live);
+        match asked.recv_timeout(watch.pause(now, desk.live.renewal().min(LOOK_EVERY))) {
             Ok(Asked::Append(events, answer)) => {
                 let _ = answer.send(desk.live.append(&events));
             }
@@ -328,6 +335,7 @@ fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Resul
                 let _ = answer.send(desk.seal(*ending));
             }
             Ok(Asked::Step(ask)) => ask(&mut desk),
+            Ok(Asked::Nudge) => {}
             Err(RecvTimeoutError::Timeout) => desk.keep_lease(cancel),
             Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return desk.trouble.map_or(Ok(()), Err),
         }

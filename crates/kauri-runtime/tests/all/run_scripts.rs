@@ -10,7 +10,7 @@ use kauri_runtime::run::script::{
     ScriptError, Stop,
 };
 use kauri_runtime::run::{
-    Artifacts, Class, Files, Keep, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
+    Artifacts, Class, Files, Ingestion, Keep, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
 };
 use kauri_runtime::substrate::{KeyRange, Substrate as _, TreeSubstrate};
 use kauri_runtime::testing::VirtualClock;
@@ -367,6 +367,16 @@ fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_s
     }
 }
 
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never");
+}
+
 /// A script whose store fails while it is silent: until it was told so, or until it has to stop.
 struct Silent {
     store: Arc<Failing>,
@@ -374,28 +384,16 @@ struct Silent {
     silence: Duration,
 }
 
-impl Silent {
-    fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
-        for _ in 0..3_000 {
-            if is_so() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("never");
-    }
-}
-
 impl Script for Silent {
     fn run(&self, cx: &Context) -> Result<(), ScriptError> {
         self.store.fails.store(true, Ordering::Relaxed);
         self.clock.advance(self.silence);
-        self.wait_until(|| self.store.failed.load(Ordering::Relaxed) > 0);
+        wait_until(|| self.store.failed.load(Ordering::Relaxed) > 0);
         if self.silence < LEASE {
             self.store.fails.store(false, Ordering::Relaxed);
             return Ok(());
         }
-        self.wait_until(|| cx.stop().cause().is_some());
+        wait_until(|| cx.stop().cause().is_some());
         Ok(cx.stop().check()?)
     }
 }
@@ -518,4 +516,42 @@ fn drives_before_and_after_a_wait_are_told_together() {
     runs.signal(id, "go", b"").unwrap();
     worker.drain().unwrap();
     assert_eq!((runs.run(id).unwrap().outcome(), runs.report_of(id).unwrap().unwrap().drives), (Some(DONE), 2));
+}
+
+/// A script that says something and is then silent for longer than what it said may wait.
+struct Brooding {
+    runs: Runs,
+    clock: VirtualClock,
+}
+
+impl Script for Brooding {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        let kept = || self.runs.events(cx.run().run_id, 1, 10).unwrap().len();
+        for said in 1..=3 {
+            cx.emit().log_info("so it is")?;
+            assert_eq!(kept(), said - 1, "it waits");
+            self.clock.advance(INTERVAL);
+            wait_until(|| kept() == said);
+        }
+        Ok(())
+    }
+}
+
+const INTERVAL: Duration = Duration::from_millis(50);
+
+#[test]
+fn events_of_a_silent_script_are_committed_by_whoever_drives_its_run() {
+    let (setup, runs) = setup_with(&once());
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let brooding = (runs.clone(), setup.clock.clone());
+    let mut with = kauri_runtime::run::Setup::default();
+    with.ingestion = Ingestion::Streaming { events_max: 1000, bytes_max: 1 << 20, interval: Some(INTERVAL) };
+    let drive = Scripted::new(move |_| {
+        let (runs, clock) = brooding.clone();
+        Box::new(Rust::inline(Brooding { runs, clock }))
+    });
+    crew(&setup, drive.setup(with)).drain().unwrap();
+    let run = runs.run(id).unwrap();
+    assert_eq!((run.outcome(), run.events), (Some(DONE), 4));
+    assert!(runs.verify(id).unwrap());
 }

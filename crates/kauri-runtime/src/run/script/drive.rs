@@ -70,7 +70,7 @@ const WELL: Taken = (Ended::Well, None);
 impl<'a> Drive<'a> {
     fn new(plan: Plan, executor: &'a mut dyn Executor, sink: Box<dyn EventSink>) -> Self {
         let ingest = Ingest::new(plan.ingestion, sink);
-        let gate = Gate::new(ingest, Arc::clone(&plan.clock), plan.cancel.clone());
+        let gate = Gate::new(ingest, Arc::clone(&plan.clock), plan.cancel.clone(), plan.watch.clone());
         Self {
             run: Arc::new(plan.run.clone()),
             job: Arc::new(plan.job.clone()),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::time::Duration;
 
 use kauri_wire::pack::{Map, Value};
 use kauri_wire::run::{Event, EventType, Level};
@@ -15,7 +16,7 @@ use super::stop::{Cancel, Cause, Stop};
 use crate::run::artifact::{DIGEST_KEY, KeepError, KeptArtifact};
 use crate::run::ingest::{Ingest, Tally};
 use crate::run::session::SessionEnd;
-use crate::run::sink::{EventDraft, SinkError};
+use crate::run::sink::{EventDraft, EventSink, SinkError};
 use crate::time::{Clock, Mono};
 
 /// Why something was not said.
@@ -242,7 +243,45 @@ impl fmt::Debug for Emitter {
 pub(crate) struct Gate {
     clock: Arc<dyn Clock>,
     waker: Cancel,
+    watch: Option<Arc<Watch>>,
     state: Mutex<State>,
+}
+
+/// How whoever drives a run looks after what its script has said and not committed, so that a silent script need not.
+pub(crate) struct Watch {
+    gate: OnceLock<Weak<Gate>>,
+    /// Makes whoever watches look.
+    nudge: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Watch {
+    pub(crate) fn new(nudge: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { gate: OnceLock::new(), nudge: Box::new(nudge) }
+    }
+
+    /// How long whoever watches may rest until it looks again, if nobody nudges: so long at most.
+    pub(crate) fn pause(&self, now: Mono, most: Duration) -> Duration {
+        // Somebody says something at this moment: it is over soon.
+        const SOON: Duration = Duration::from_millis(1);
+        let due = self.look(|state| state.map_or(Some(now), |state| state.ingest.due())).flatten();
+        due.map_or(most, |due| due.since(now).max(SOON).min(most))
+    }
+
+    /// Commits what has waited long enough, unless somebody says something at this moment, and commits it then.
+    pub(crate) fn tick(&self, now: Mono, way: &mut dyn EventSink) {
+        self.look(|state| state.map(|state| state.tick(|ingest| ingest.tick_through(now, way))));
+    }
+
+    /// Looks at the gate, if there is one, and if nobody has it. It is not waited for: whoever has it may wait for the caller.
+    fn look<T>(&self, look: impl FnOnce(Option<&mut State>) -> T) -> Option<T> {
+        let gate = self.gate.get()?.upgrade()?;
+        let looked = match gate.state.try_lock() {
+            Ok(mut state) => look(Some(&mut state)),
+            Err(TryLockError::Poisoned(poisoned)) => look(Some(&mut poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => look(None),
+        };
+        Some(looked)
+    }
 }
 
 pub(crate) struct State {
@@ -293,7 +332,7 @@ pub(crate) struct Counts {
 }
 
 impl Gate {
-    pub(crate) fn new(ingest: Ingest, clock: Arc<dyn Clock>, waker: Cancel) -> Arc<Self> {
+    pub(crate) fn new(ingest: Ingest, clock: Arc<dyn Clock>, waker: Cancel, watch: Option<Arc<Watch>>) -> Arc<Self> {
         let state = State {
             ingest,
             now: None,
@@ -310,7 +349,12 @@ impl Gate {
             artifacts: 0,
             guards: Vec::new(),
         };
-        Arc::new(Self { clock, waker, state: Mutex::new(state) })
+        let gate = Arc::new(Self { clock, waker, watch, state: Mutex::new(state) });
+        if let Some(watch) = &gate.watch {
+            // A watch has one gate.
+            let _taken = watch.gate.set(Arc::downgrade(&gate));
+        }
+        gate
     }
 
     /// Begins a call and tells its number.
@@ -399,8 +443,9 @@ impl Gate {
         let is_other = state.ingest.due() != due;
         drop(state);
         if is_other {
-            // Who waits for the call has to look after what waits for a commit, too.
+            // Who waits for the call has to look after what waits for a commit, too; and if nobody does, who drives the run.
             self.waker.wake();
+            self.watch.iter().for_each(|watch| (watch.nudge)());
         }
         taken
     }
@@ -417,13 +462,7 @@ impl Pulse for (Arc<Gate>, u64) {
 
     fn tick(&self) {
         let now = self.0.clock.now().mono;
-        let mut state = self.0.lock();
-        let commits = state.ingest.tally().commits;
-        // A sink that refuses is asked about when something is said, and at the end.
-        let _refusal = state.ingest.tick(now);
-        if state.ingest.tally().commits > commits {
-            state.guards.clear();
-        }
+        self.0.lock().tick(|ingest| ingest.tick(now));
     }
 
     fn leave(&self) {
@@ -432,6 +471,15 @@ impl Pulse for (Arc<Gate>, u64) {
 }
 
 impl State {
+    fn tick(&mut self, tick: impl FnOnce(&mut Ingest) -> Result<(), SinkError>) {
+        let commits = self.ingest.tally().commits;
+        // A sink that refuses is asked about when something is said, and at the end.
+        let _refusal = tick(&mut self.ingest);
+        if self.ingest.tally().commits > commits {
+            self.guards.clear();
+        }
+    }
+
     fn admits(&self, call: u64) -> Result<(), EmitError> {
         if self.left_alone.contains(&call) {
             return Err(EmitError::LeftAlone);
