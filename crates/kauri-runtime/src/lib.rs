@@ -107,7 +107,7 @@ pub use hold::Renewed;
 pub use lease::Lease;
 pub use look::{LeaseRow, Look};
 pub use merge::{Merge, MergedRow};
-pub use metrics::{Counts, Gauges, Latency, Spreads};
+pub use metrics::{Counts, Gauges, Latency, PhaseTime, PhaseTimes, Spreads};
 pub use named_lease::{Acquired, Released};
 pub use observe::{Observation, Observer, StepEnd};
 pub use outbox::{InboxSink, JsonLines, Offer, Sink};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::histogram::{Histogram, Spread};
+use crate::run::script::{Phase, Report};
 use crate::run::{Outcome, Run};
 use crate::schema::{DEAD_LETTER, DEDUPE, INBOX, LEASES, OUTBOX, SCHEDULES, TIMERS, URGENT};
 use crate::substrate::{KeyRange, Rows};
@@ -28,6 +29,8 @@ macro_rules! counters {
             pub run_queued: Latency,
             /// How long they then took.
             pub run_took: Latency,
+            /// How long the phases of their scripts took.
+            pub phases: PhaseTimes,
         }
 
         const NAMES: &[&str] = &[$(stringify!($field),)*];
@@ -38,9 +41,13 @@ macro_rules! counters {
                 NAMES.iter().copied().zip([$(self.$field,)*])
             }
 
-            fn of(counters: &[AtomicU64], [latency, run_queued, run_took]: [Latency; 3]) -> Self {
+            fn of(
+                counters: &[AtomicU64],
+                [latency, run_queued, run_took]: [Latency; 3],
+                phases: PhaseTimes,
+            ) -> Self {
                 let mut values = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
-                Self { $($field: values.next().unwrap_or_default(),)* latency, run_queued, run_took }
+                Self { $($field: values.next().unwrap_or_default(),)* latency, run_queued, run_took, phases }
             }
         }
     };
@@ -111,6 +118,18 @@ counters! {
     RunEvents run_events;
     /// Steps of runs that have ended.
     RunSteps run_steps;
+    /// Errors of hooks, and others, that did not change how a run ended.
+    SwallowedErrors swallowed_errors;
+    /// Events that scripts tried to say when nothing could be said any more.
+    RefusedEvents refused_events;
+    /// Events that were dropped because there was no room for them.
+    DroppedEvents dropped_events;
+    /// Calls of scripts that did not stop and were left alone.
+    LeftAlone left_alone_calls;
+    /// Artifacts that had bytes and no event.
+    Orphans orphan_artifacts;
+    /// Ends that processes said and did not stand by.
+    Disputed disputed_ends;
 }
 
 /// How long steps took.
@@ -126,6 +145,35 @@ pub struct Latency {
     pub p50: Duration,
     /// 99 of 100 took no longer, within 1 %.
     pub p99: Duration,
+}
+
+/// How long a phase of scripts took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PhaseTime {
+    /// How often it was taken.
+    pub count: u64,
+    /// All of that together.
+    pub total: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+/// How long the phases of scripts took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PhaseTimes([PhaseTime; Phase::ALL.len()]);
+
+impl PhaseTimes {
+    /// Each phase that was taken, in the order of a run.
+    pub fn each(&self) -> impl Iterator<Item = (Phase, PhaseTime)> {
+        Phase::ALL.into_iter().zip(self.0).filter(|(_, time)| time.count > 0)
+    }
+
+    fn add(&mut self, phase: Phase, took: Duration) {
+        let PhaseTime { count, total, max } = &mut self.0[phase as usize];
+        *count += 1;
+        *total = total.saturating_add(took);
+        *max = took.max(*max);
+    }
 }
 
 /// All that was measured, by how long it took.
@@ -147,12 +195,13 @@ pub(crate) struct Metrics {
     latency: Mutex<Histogram>,
     run_queued: Mutex<Histogram>,
     run_took: Mutex<Histogram>,
+    phases: Mutex<PhaseTimes>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (latency, run_queued, run_took) = Default::default();
-        Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), latency, run_queued, run_took }
+        let (latency, run_queued, run_took, phases) = Default::default();
+        Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), latency, run_queued, run_took, phases }
     }
 }
 
@@ -181,8 +230,25 @@ impl Metrics {
         }
     }
 
+    /// Counts how a script went.
+    pub(crate) fn run_reported(&self, report: &Report) {
+        for (counter, count) in [
+            (Counter::SwallowedErrors, report.swallowed.len() as u64),
+            (Counter::RefusedEvents, report.refused),
+            (Counter::DroppedEvents, report.tally.dropped_total()),
+            (Counter::LeftAlone, report.left_alone),
+            (Counter::Orphans, report.orphans),
+            (Counter::Disputed, report.is_disputed.into()),
+        ] {
+            self.add(counter, count);
+        }
+        let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
+        report.phases.iter().for_each(|(phase, took)| phases.add(*phase, *took));
+    }
+
     pub(crate) fn counts(&self) -> Counts {
-        Counts::of(&self.counters, [&self.latency, &self.run_queued, &self.run_took].map(summary))
+        let phases = *self.phases.lock().unwrap_or_else(PoisonError::into_inner);
+        Counts::of(&self.counters, [&self.latency, &self.run_queued, &self.run_took].map(summary), phases)
     }
 
     pub(crate) fn spreads(&self) -> Spreads {
@@ -195,6 +261,7 @@ impl Metrics {
         for histogram in [&self.latency, &self.run_queued, &self.run_took] {
             *histogram.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::default();
         }
+        *self.phases.lock().unwrap_or_else(PoisonError::into_inner) = PhaseTimes::default();
     }
 }
 

@@ -7,6 +7,7 @@ use kauri_wire::{InboxKey, Seq, TimerKey, Timestamp, WorkerId};
 use crate::dead_letter::Reason;
 use crate::error::{Conflict, Error};
 use crate::metrics::Counts;
+use crate::run::script::Report;
 use crate::run::{Run, SweptRuns};
 use crate::substrate::Writes;
 use crate::time::Now;
@@ -107,6 +108,13 @@ pub enum Observation<'a> {
     RunEnded {
         /// The run as it stands.
         run: &'a Run,
+    },
+    /// A run's script was executed, and everything of it is over, `cleanup` and release too: the run has ended, or waits.
+    RunReported {
+        /// The run as it stands.
+        run: &'a Run,
+        /// How it went.
+        report: &'a Report,
     },
     /// What had ended, and is kept no longer, was removed.
     RunsSwept {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::metrics::{Counts, Gauges, Latency};
+use crate::metrics::{Counts, Gauges, Latency, PhaseTime, PhaseTimes};
 
 pub(crate) fn render(counts: &Counts, gauges: &Gauges) -> String {
     let mut text = String::new();
@@ -24,7 +24,18 @@ pub(crate) fn render(counts: &Counts, gauges: &Gauges) -> String {
     ] {
         summary(&mut text, name, latency);
     }
+    phases(&mut text, "kauri_run_phase_seconds", &counts.phases);
     text
+}
+
+/// Phases are one family, of which only those are there that were taken.
+fn phases(text: &mut String, name: &str, phases: &PhaseTimes) {
+    add(text, format_args!("# TYPE {name} summary\n"));
+    for (phase, PhaseTime { count, total, max }) in phases.each() {
+        let (total, max) = (total.as_secs_f64(), max.as_secs_f64());
+        add(text, format_args!("{name}{{phase=\"{phase}\",quantile=\"1\"}} {max}\n"));
+        add(text, format_args!("{name}_sum{{phase=\"{phase}\"}} {total}\n{name}_count{{phase=\"{phase}\"}} {count}\n"));
+    }
 }
 
 fn summary(text: &mut String, name: &str, latency: &Latency) {

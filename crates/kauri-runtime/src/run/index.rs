@@ -14,6 +14,7 @@
 //! | q | gate 16 | run 16                  | nothing: the first run of a job that waits before it, oldest first
 //! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
 //! | x | run 16                            | u64: events that came after the run was sealed
+//! | o | run 16                            | how the run's script went: see report.rs
 //! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
 //! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
@@ -154,6 +155,16 @@ pub(super) const CANCELLING: &[u8] = b"k";
 
 pub(super) fn refused(run: RunId) -> Bytes {
     key(b'x', &[run.as_bytes()])
+}
+
+/// The count that a value is; none is 0.
+pub(super) fn count_value(value: Option<&[u8]>) -> Result<u64> {
+    let Some(value) = value else { return Ok(0) };
+    value.try_into().map(u64::from_le_bytes).map_err(|_| Error::damaged("run_index", "a count"))
+}
+
+pub(super) fn report(run: RunId) -> Bytes {
+    key(b'o', &[run.as_bytes()])
 }
 
 /// Where jobs wait so that only so many of a kind are under way.

@@ -159,6 +159,20 @@ impl Ingest {
         if self.is_due(now) { self.flush() } else { Ok(()) }
     }
 
+    /// Commits what has waited long enough, through another way to the same run: for whoever answers the sink, and cannot ask it.
+    ///
+    /// # Errors
+    /// What was said there, or earlier.
+    pub(crate) fn tick_through(&mut self, now: Mono, way: &mut dyn EventSink) -> Result<(), SinkError> {
+        self.check()?;
+        if !self.is_due(now) {
+            return Ok(());
+        }
+        let drafts = self.take_waiting();
+        let appended = way.append(&drafts);
+        self.settle(appended, &drafts)
+    }
+
     /// When `tick` has something to do.
     #[must_use]
     pub fn due(&self) -> Option<Mono> {
@@ -179,10 +193,7 @@ impl Ingest {
         if self.events == 0 {
             return Ok(());
         }
-        let drafts: Vec<EventDraft> = self.waiting.drain(..).flatten().collect();
-        assert_eq!(drafts.len(), self.events, "an event that waits is counted");
-        self.droppable.clear();
-        (self.bytes, self.events) = (0, 0);
+        let drafts = self.take_waiting();
         self.append(&drafts)
     }
 
@@ -252,9 +263,22 @@ impl Ingest {
         true
     }
 
+    fn take_waiting(&mut self) -> Vec<EventDraft> {
+        let drafts: Vec<EventDraft> = self.waiting.drain(..).flatten().collect();
+        assert_eq!(drafts.len(), self.events, "an event that waits is counted");
+        self.droppable.clear();
+        (self.bytes, self.events) = (0, 0);
+        drafts
+    }
+
     fn append(&mut self, drafts: &[EventDraft]) -> Result<(), SinkError> {
-        let appended = self.sink.append(drafts).and_then(|at| self.follows(at, drafts).map(|()| at));
-        match appended {
+        let appended = self.sink.append(drafts);
+        self.settle(appended, drafts)
+    }
+
+    /// Takes to heart what became of these events.
+    fn settle(&mut self, appended: Result<Appended, SinkError>, drafts: &[EventDraft]) -> Result<(), SinkError> {
+        match appended.and_then(|at| self.follows(at, drafts).map(|()| at)) {
             Ok(at) => {
                 self.last_seq = Some(at.last_seq);
                 self.tally.committed += drafts.len() as u64;

@@ -481,6 +481,7 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     let mut index = |key| rows.push((RUN_INDEX, key));
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
+    index(index::report(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

@@ -191,7 +191,7 @@ impl Runs {
         self.read(|view| lineage(view, id))
     }
 
-    /// How many events came for a run after it was sealed. They were refused.
+    /// How many events came for a run after it had said its last, or was sealed. They were refused.
     ///
     /// # Errors
     /// If the substrate fails or the row is damaged.
@@ -437,10 +437,7 @@ fn input_from<'a>(run: &Run, row: impl FnOnce(&[u8]) -> Result<Option<Cow<'a, [u
 }
 
 pub(super) fn refused(rows: &impl Read, id: RunId) -> Result<u64> {
-    match rows.row(&RUN_INDEX, &index::refused(id))? {
-        None => Ok(0),
-        Some(row) => row[..].try_into().map(u64::from_le_bytes).map_err(|_| Error::damaged("run_index", "a count")),
-    }
+    index::count_value(rows.row(&RUN_INDEX, &index::refused(id))?.as_deref())
 }
 
 /// A run with those before and after it.

@@ -27,16 +27,18 @@ use super::files::Files;
 use super::ingest::Ingestion;
 use super::live::{Halt, LiveRun};
 use super::outcome::Outcome;
+use super::report;
 use super::row::Run;
 use super::script::{
     ActionEnd, BeganAction, Cancel, Crew, Deadlines, Executor, Plan, Report, Resource, RunInfo, Steps, StepsError,
-    Verdict, execute,
+    Verdict, Watch, execute,
 };
 use super::seal::Ending;
 use super::sink::{Appended, EventDraft, EventSink, SinkError};
 use super::step::StepKind;
 use crate::error::Error;
 use crate::handler::Failure;
+use crate::observe::Observation;
 
 /// What a run is executed with, beside its script.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +112,8 @@ enum Asked {
     Seal(Box<Ending>, SyncSender<Result<(), SinkError>>),
     /// Something about its steps.
     Step(Box<dyn FnOnce(&mut Desk<'_>) + Send>),
+    /// Something waits for a commit.
+    Nudge,
     /// Nothing more: the script is through.
     Over,
 }
@@ -164,7 +168,10 @@ impl Drive for Scripted {
         let cancel = Cancel::default();
         let (plan, mut executor) = (self.plan(live, job, &cancel), (self.executor)(live.run()));
         let (ask, asked) = sync_channel(1);
-        let plan = plan.steps(Arc::new(Asking(ask.clone())));
+        let nudge = ask.clone();
+        // If something else is asked, the driver looks after that.
+        let watch = Arc::new(Watch::new(move || drop(nudge.try_send(Asked::Nudge))));
+        let plan = Plan { watch: Some(Arc::clone(&watch)), ..plan.steps(Arc::new(Asking(ask.clone()))) };
         let (report, answered) = thread::scope(|scope| {
             let script = scope.spawn(move || {
                 let (sink, seal) = (Box::new(Asking(ask.clone())), Asking(ask.clone()));
@@ -173,10 +180,11 @@ impl Drive for Scripted {
                 let _ = ask.send(Asked::Over);
                 report
             });
-            let answered = answer(live, &asked, &cancel);
+            let answered = answer(live, &asked, &cancel, &watch);
             (script.join(), answered)
         });
         let report = report.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        tell(live, &report);
         if let Some(hear) = &mut self.hear {
             hear(live.run(), &report);
         }
@@ -184,6 +192,17 @@ impl Drive for Scripted {
         // Whoever sealed the run has said how it ended; else it waits, or is not ours any more.
         report.sealed.map_or_else(|error| Err(error.into()), |()| Err(Halt::Lost))
     }
+}
+
+/// Tells how a script went: counts it, keeps it beside its run unless that is somebody else's now, and says it to whoever wants to know.
+fn tell(live: &LiveRun, report: &Report) {
+    live.shared.metrics.run_reported(report);
+    let is_ours = !matches!(report.sealed, Err(SinkError::Lost | SinkError::Sealed));
+    if is_ours && let Err(error) = report::keep(live, report) {
+        // How the run ended does not depend on it.
+        live.shared.observe(&Observation::WorkerError { worker: live.driver.worker, error: &error });
+    }
+    live.shared.observe(&Observation::RunReported { run: live.run(), report });
 }
 
 /// The job of a script: its run's input as JSON. Derived work has params, a MessagePack map, which no JSON begins like.
@@ -268,6 +287,23 @@ impl Desk<'_> {
         }
     }
 
+    /// Keeps the lease, and stops the script if its run is to be cancelled or is somebody else's.
+    ///
+    /// A store that fails has cancelled nothing: it is asked again for as long as the lease lasts. Then the run may be somebody else's, and is
+    /// left to them as a crash would leave it.
+    fn keep_lease(&mut self, cancel: &Cancel) {
+        let error = match self.live.renew() {
+            Ok(()) => return,
+            Err(Halt::Cancelled | Halt::Lost) => return cancel.cancel(),
+            Err(halt) => halt.into_error(),
+        };
+        let is_over = self.live.now().mono >= self.live.driver.held.lease.deadline;
+        if is_over || matches!(error, Error::Stopped) {
+            self.trouble.get_or_insert(error);
+            cancel.cancel();
+        }
+    }
+
     fn seal(&mut self, ending: Ending) -> Result<(), SinkError> {
         if self.trouble.is_some() {
             return Err(SinkError::Lost);
@@ -281,15 +317,17 @@ impl Desk<'_> {
     }
 }
 
-/// Does what the script's thread asks for until it is through, and keeps the lease meanwhile.
+/// Does what the script's thread asks for until it is through; keeps the lease meanwhile, and commits what has waited long enough.
 ///
 /// # Errors
 /// Why the runtime could not do what the script asked for.
-fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Result<(), Error> {
+fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel, watch: &Watch) -> Result<(), Error> {
     let mut desk = Desk { live, diverged: None, action: None, trouble: None };
     // Who asked may have stopped waiting: then nobody hears the answer.
     loop {
-        match asked.recv_timeout(desk.live.renewal().min(LOOK_EVERY)) {
+        let now = desk.live.now().mono;
+        watch.tick(now, desk.live);
+        match asked.recv_timeout(watch.pause(now, desk.live.renewal().min(LOOK_EVERY))) {
             Ok(Asked::Append(events, answer)) => {
                 let _ = answer.send(desk.live.append(&events));
             }
@@ -297,11 +335,8 @@ fn answer(live: &mut LiveRun, asked: &Receiver<Asked>, cancel: &Cancel) -> Resul
                 let _ = answer.send(desk.seal(*ending));
             }
             Ok(Asked::Step(ask)) => ask(&mut desk),
-            Err(RecvTimeoutError::Timeout) => {
-                if desk.live.renew().is_err() {
-                    cancel.cancel();
-                }
-            }
+            Ok(Asked::Nudge) => {}
+            Err(RecvTimeoutError::Timeout) => desk.keep_lease(cancel),
             Ok(Asked::Over) | Err(RecvTimeoutError::Disconnected) => return desk.trouble.map_or(Ok(()), Err),
         }
     }

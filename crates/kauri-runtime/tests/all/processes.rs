@@ -7,13 +7,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
+use kauri_runtime::Policy;
 use kauri_runtime::run::script::{Cancel, Deadlines, Groups, Plan, Process, Protocol, Report, RunInfo, execute};
-use kauri_runtime::run::{Appended, Artifacts, EventDraft, EventSink, Files, MemorySink, Outcome, SinkError};
+use kauri_runtime::run::{
+    Appended, Artifacts, Class, EventDraft, EventSink, Files, MemorySink, Outcome, Runs, Scripted, SinkError,
+    Submission,
+};
 use kauri_runtime::testing::VirtualClock;
-use kauri_wire::pack::Map;
-use kauri_wire::run::{Envelope, Event, EventType, FileWrite, RunFrame, RunResult, RunStatus};
+use kauri_wire::pack::{Map, MapBuf};
+use kauri_wire::run::{
+    ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus,
+};
 use kauri_wire::{RunId, Timestamp};
 use serde_json::{Value, json};
+
+use crate::runs::{CREW, setup_with};
+use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
 
@@ -235,8 +244,18 @@ fn framed(name: &str, said: &[RunFrame<'_>], then: &str) -> (Report, Vec<(String
 }
 
 fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
+    event_of("0.1.0", run_id, seq, event_type, payload)
+}
+
+fn event_of<'a>(
+    contract_version: &'a str,
+    run_id: &'a str,
+    seq: u64,
+    event_type: EventType,
+    payload: Map<'a>,
+) -> RunFrame<'a> {
     RunFrame::Event(Envelope {
-        contract_version: "0.1.0",
+        contract_version,
         event_id: "e",
         run_id,
         seq,
@@ -261,6 +280,12 @@ fn frames_are_held_against_the_contract_and_said() {
     let (report, events) = framed("well", &[first, file, done], "read job; head -c 4 > /dev/null");
     assert_eq!((outcome(&report), events), (DONE, vec![("checkpoint".to_owned(), Value::Null)]));
 
+    let mut summary = MapBuf::new();
+    summary.put("skipped", true).put("reason", "no news");
+    let nothing = Event::RunComplete { summary: Some(summary.view()) }.payload();
+    let (report, _) = framed("skipped", &[event(&run_id, 1, EventType::RunComplete, nothing.view())], "exit 0");
+    assert_eq!(outcome(&report), Outcome::Success { skipped: true });
+
     let gap = event(&run_id, 3, EventType::RunComplete, Map::EMPTY);
     let (report, _) = framed("gap", &[first, gap], "sleep 1000");
     assert_eq!(outcome(&report), Outcome::ExecutorCrash);
@@ -272,4 +297,174 @@ fn frames_are_held_against_the_contract_and_said() {
     let failed = RunResult { status, message, error_type: Some("http_503"), stack: None, proxy_used: None };
     let (report, _) = framed("failed", &[first, RunFrame::RunResult(failed)], "exit 1");
     assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "the shop is closed".to_owned()));
+}
+
+#[test]
+fn frames_of_another_contract_are_a_version_mismatch_unless_the_end_was_said() {
+    let run_id = id().to_string();
+    let foreign = |seq| event_of("7.0.0", &run_id, seq, EventType::RunComplete, Map::EMPTY);
+    let checkpoint = Event::Checkpoint { checkpoint_id: "half", note: None }.payload();
+    let first = event(&run_id, 1, EventType::Checkpoint, checkpoint.view());
+    // It goes on for ever, or has ended before anybody looks: it is the same.
+    for (name, said, then) in [("foreign", &[foreign(1)][..], "sleep 1000"), ("later", &[first, foreign(2)], "exit 0")]
+    {
+        let (report, events) = framed(name, said, then);
+        assert_eq!((outcome(&report), events.len()), (Outcome::VersionMismatch, said.len() - 1), "{name}");
+        assert!(error(&report).contains("`sh` follows another contract"), "{}", error(&report));
+        assert!(error(&report).contains("found \"7.0.0\""), "{}", error(&report));
+    }
+    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+    let (report, _) = framed("too-late", &[done, foreign(2)], "sleep 1000");
+    assert_eq!((outcome(&report), report.swallowed.len()), (DONE, 1));
+}
+
+/// Drives a job whose command says these frames of its run; the frames of a retry are those of the first run.
+fn drive(name: &str, said: impl Fn(&str) -> Vec<u8>, then: &str) -> (Setup, Runs, RunId) {
+    // The class retries what classes retry by default.
+    let (setup, runs) = setup_with(&Class::new(CREW));
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("driven-{name}-{}", std::process::id()));
+    std::fs::write(&path, said(&id.to_string())).unwrap();
+    let process = shell(&format!("cat {}; {then}", path.display())).protocol(Protocol::Frames);
+    let scripted = Scripted::new(move |_| Box::new(process.clone()));
+    setup.runtime.run_worker(CREW, Policy::default(), scripted).drain().unwrap();
+    std::fs::remove_file(path).unwrap();
+    (setup, runs, id)
+}
+
+fn bytes_of(frame: &RunFrame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.append_to(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn run_of_a_command_that_follows_another_contract_is_sealed_so_and_not_retried() {
+    let said = |run_id: &str| bytes_of(&event_of("7.0.0", run_id, 1, EventType::RunComplete, Map::EMPTY));
+    let (setup, runs, id) = drive("foreign", said, "sleep 1000");
+    assert_eq!(runs.run(id).unwrap().outcome(), Some(Outcome::VersionMismatch));
+    assert!(runs.lineage(id).unwrap().descendants.is_empty(), "it would find the same");
+    assert_eq!(setup.runtime.metrics().runs_version_mismatch, 1);
+}
+
+#[test]
+fn run_of_a_command_that_says_skipped_is_sealed_and_counted_so() {
+    let said = |run_id: &str| {
+        let mut summary = MapBuf::new();
+        summary.put("skipped", true);
+        let payload = Event::RunComplete { summary: Some(summary.view()) }.payload();
+        bytes_of(&event(run_id, 1, EventType::RunComplete, payload.view()))
+    };
+    let (setup, runs, id) = drive("skipped", said, "exit 0");
+    assert_eq!(runs.run(id).unwrap().outcome(), Some(Outcome::Success { skipped: true }));
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.runs_skipped, counts.runs_success), (1, 0));
+}
+
+#[test]
+fn what_a_command_leaves_and_says_too_late_is_in_the_report() {
+    let run_id = id().to_string();
+    let chunk = RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"pears" });
+    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+    let checkpoint = Event::Checkpoint { checkpoint_id: "half", note: None }.payload();
+    let late = event(&run_id, 2, EventType::Checkpoint, checkpoint.view());
+    let (report, _) = framed("left", &[chunk, done, late, late], "exit 3");
+    assert_eq!(outcome(&report), DONE, "what was said counts");
+    assert_eq!((report.orphans, report.refused, report.late, report.is_disputed), (1, 2, 2, true));
+    let (report, _) = framed("tidy", &[done], "exit 0");
+    assert_eq!((report.orphans, report.refused, report.late, report.is_disputed), (0, 0, 0, false));
+}
+
+#[test]
+fn late_events_of_a_command_are_counted_with_its_run() {
+    let said = |run_id: &str| {
+        let done = |seq| bytes_of(&event(run_id, seq, EventType::RunComplete, Map::EMPTY));
+        [done(1), done(2), done(2)].concat()
+    };
+    let (setup, runs, id) = drive("late", said, "exit 0");
+    assert_eq!((runs.run(id).unwrap().outcome(), runs.refused(id).unwrap()), (Some(DONE), 2));
+    assert_eq!(runs.report_of(id).unwrap().unwrap().refused, 2);
+    assert_eq!(setup.runtime.metrics().refused_events, 2);
+}
+
+/// Files that a command puts one after the other, and the bytes of their answers.
+fn puts(count: u64, name: impl Fn(u64) -> String, why: Option<&str>) -> (Vec<u8>, usize) {
+    let (mut bytes, mut answers) = (Vec::new(), Vec::new());
+    for write_id in 1..=count {
+        let (filename, content_type) = (name(write_id), "text/plain");
+        let file = FileWrite { write_id, filename: &filename, content_type, data: b"pears" };
+        RunFrame::FileWrite(file).append_to(&mut bytes).unwrap();
+        let ack = FileWriteAck { write_id, ok: why.is_none(), error: why };
+        RunFrame::FileWriteAck(ack).append_to(&mut answers).unwrap();
+    }
+    (bytes, answers.len())
+}
+
+/// Runs a command that puts files as `how` says and ends well if it is given so many bytes of answers.
+fn put_all(name: &str, (puts, answers): (Vec<u8>, usize), how: &str) -> Outcome {
+    let path =
+        |what: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}-{name}-{}", std::process::id()));
+    let (run_id, said, done) = (id().to_string(), path("puts"), path("done"));
+    std::fs::write(&said, puts).unwrap();
+    std::fs::write(&done, bytes_of(&event(&run_id, 1, EventType::RunComplete, Map::EMPTY))).unwrap();
+    let script = format!(
+        "read job; puts() {{ cat {}; }}; answers() {{ test $(timeout 60 head -c {answers} | wc -c) = {answers}; }}; {how}; cat {}",
+        said.display(),
+        done.display()
+    );
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let (report, _) = run(&shell(&script).protocol(Protocol::Frames), plan(Value::Null).files(files));
+    [said, done].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    outcome(&report)
+}
+
+fn too_long() -> String {
+    "x".repeat(214)
+}
+
+/// Why a file of such a name is not kept.
+fn no_file() -> String {
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    files.put(id(), &too_long(), "text/plain", b"").unwrap_err().to_string()
+}
+
+#[test]
+fn command_that_puts_thousands_of_files_before_it_reads_gets_every_answer() {
+    let many = puts(5_000, |write_id| format!("{write_id}.txt"), None);
+    assert!(many.1 > 128 << 10, "far more than a pipe holds");
+    assert_eq!(put_all("many", many, "puts; answers || exit 1"), DONE);
+    // What went wrong is told for each, too.
+    let bad = puts(2_000, |_| too_long(), Some(&no_file()));
+    assert_eq!(put_all("bad", bad, "puts; answers || exit 1"), DONE);
+}
+
+#[test]
+fn command_whose_answers_take_too_much_room_waits_until_it_has_read_some() {
+    let bad = puts(40_000, |_| too_long(), Some(&no_file()));
+    assert!(bad.1 > 8 << 20, "more than twice what waits at most: {}", bad.1);
+    assert_eq!(put_all("slow", bad, "puts & (sleep 1; answers) || exit 1; wait"), DONE);
+}
+
+#[test]
+fn command_that_never_reads_its_answers_is_ended_by_its_deadline() {
+    let (bytes, _) = puts(40_000, |_| too_long(), Some(&no_file()));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("unread-{}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let (clock, cancel) = (Arc::new(VirtualClock::default()), Cancel::default());
+    let plan = Plan::new(id(), Value::Null, Arc::clone(&clock) as _).cancel(cancel.clone()).files(files);
+    let process = shell(&format!("cat {}; echo told >&2; sleep 1000", path.display())).protocol(Protocol::Frames);
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    let hand = std::thread::spawn(move || {
+        // Its time is over once it waits, and if it did not, too.
+        while has_ended.recv_timeout(Duration::from_millis(500)).is_err() {
+            clock.advance(Duration::from_hours(1));
+            cancel.wake();
+        }
+    });
+    let (report, events) = run(&process, plan);
+    ended.send(()).unwrap();
+    hand.join().unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert_eq!((outcome(&report), events.len()), (Outcome::TimedOut, 0));
 }

@@ -1,21 +1,26 @@
 //! Runs whose work is a script: what the store keeps of them.
+#![expect(clippy::disallowed_methods, reason = "who drives a script does so in real time")]
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{
-    Bridge, Call, Called, Context, Executor, Held, Hooks, LoadError, Prepared, Resource, RunInfo, Rust, Script,
+    Bridge, Call, Called, Context, Executor, Held, Hooks, LoadError, Phase, Prepared, Resource, RunInfo, Rust, Script,
     ScriptError, Stop,
 };
 use kauri_runtime::run::{
-    Artifacts, Class, Files, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
+    Artifacts, Class, Files, Ingestion, Keep, Outcome, Pipe, ProcessExit, Retry, Run, Runs, Scripted, State, Submission,
 };
-use kauri_runtime::{Policy, Worker};
+use kauri_runtime::substrate::{KeyRange, Substrate as _, TreeSubstrate};
+use kauri_runtime::testing::VirtualClock;
+use kauri_runtime::{Observation, Observer, Policy, Runtime, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::run::{ArtifactChunk, Envelope, EventType, FileWrite, FileWriteAck, RunFrame};
 use serde_json::Value;
 
 use crate::runs::{CREW, setup, setup_with};
+use crate::senders::Failing;
 use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
@@ -360,4 +365,193 @@ fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_s
         let (run, ..) = run_process(wrote, exit);
         assert_eq!((run.outcome(), run.events), (Some(Outcome::ExecutorCrash), 2));
     }
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never");
+}
+
+/// A script whose store fails while it is silent: until it was told so, or until it has to stop.
+struct Silent {
+    store: Arc<Failing>,
+    clock: VirtualClock,
+    silence: Duration,
+}
+
+impl Script for Silent {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        self.store.fails.store(true, Ordering::Relaxed);
+        self.clock.advance(self.silence);
+        wait_until(|| self.store.failed.load(Ordering::Relaxed) > 0);
+        if self.silence < LEASE {
+            self.store.fails.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        wait_until(|| cx.stop().cause().is_some());
+        Ok(cx.stop().check()?)
+    }
+}
+
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Drives a silent script once: what its worker said, its run, and the runs of the store that works again.
+fn run_silent(silence: Duration) -> (bool, Run, Runs, Worker, VirtualClock) {
+    let (store, clock) = (Failing::new(), VirtualClock::default());
+    let runtime = Runtime::builder(Arc::clone(&store) as _, Arc::new(clock.clone())).start().unwrap();
+    let runs = runtime.runs();
+    runs.define("work", &once()).unwrap();
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let silent = (Arc::clone(&store), clock.clone());
+    let drive = Scripted::new(move |_| {
+        let (store, clock) = silent.clone();
+        Box::new(Rust::inline(Silent { store, clock, silence }))
+    });
+    let mut worker = runtime.run_worker(CREW, Policy { lease: LEASE, ..Policy::default() }, drive);
+    let drained = worker.drain();
+    store.fails.store(false, Ordering::Relaxed);
+    (drained.is_ok(), runs.run(id).unwrap(), runs, worker, clock)
+}
+
+#[test]
+fn store_that_fails_for_a_while_cancels_nothing() {
+    let (is_well, run, ..) = run_silent(LEASE * 2 / 3);
+    assert_eq!((is_well, run.outcome()), (true, Some(DONE)));
+}
+
+#[test]
+fn run_whose_lease_cannot_be_kept_is_left_as_a_crash_would_leave_it() {
+    let (is_well, run, runs, mut worker, clock) = run_silent(LEASE);
+    assert_eq!((is_well, run.state), (false, State::Running), "nobody cancelled it");
+    clock.advance(LEASE);
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run.id).unwrap().outcome(), Some(Outcome::ExecutorCrash));
+}
+
+/// A script that speaks after its end, and cannot clean up.
+struct Careless(VirtualClock);
+
+impl Script for Careless {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        cx.emit().log_info("so it begins")?;
+        self.0.advance(Duration::from_millis(20));
+        cx.emit().run_complete(None)?;
+        assert!(cx.emit().log_info("one more").is_err());
+        Ok(())
+    }
+
+    fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+        self.0.advance(Duration::from_millis(3));
+        Err("the door does not close".into())
+    }
+}
+
+/// What observers are told of scripts.
+#[derive(Default)]
+struct Reports(Mutex<Vec<(Option<Outcome>, usize, u64)>>);
+
+impl Observer for Reports {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let Observation::RunReported { run, report } = observation {
+            self.0.lock().unwrap().push((run.outcome(), report.swallowed.len(), report.late));
+        }
+    }
+}
+
+#[test]
+fn how_a_script_went_is_kept_counted_told_and_swept_with_its_run() {
+    let told = Arc::new(Reports::default());
+    let setup = Setup::with(|builder| builder.observer(Arc::clone(&told) as _));
+    let runs = setup.runtime.runs();
+    runs.define("work", &Class { keep: Keep { runs: Some(0), ..Keep::default() }, ..once() }).unwrap();
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let clock = setup.clock.clone();
+    crew(&setup, Scripted::new(move |_| Box::new(Rust::inline(Careless(clock.clone()))))).drain().unwrap();
+
+    let report = runs.report_of(id).unwrap().unwrap();
+    let times: Vec<_> = report.phases.iter().filter(|(_, took)| !took.is_zero()).copied().collect();
+    let ms = Duration::from_millis;
+    assert_eq!(times, [(Phase::Run, ms(20)), (Phase::Cleanup, ms(3))]);
+    assert_eq!(report.phases.first().map(|(phase, _)| *phase), Some(Phase::Load));
+    assert_eq!((report.drives, report.emitted, report.refused, report.swallowed_total), (1, 2, 1, 1));
+    assert_eq!(
+        (report.swallowed[0].phase, &*report.swallowed[0].error.message),
+        (Phase::Cleanup, "the door does not close")
+    );
+    assert_eq!(runs.refused(id).unwrap(), 1);
+    assert_eq!(*told.0.lock().unwrap(), [(Some(DONE), 1, 1)]);
+
+    let counts = setup.runtime.metrics();
+    assert_eq!((counts.swallowed_errors, counts.refused_events, counts.dropped_events), (1, 1, 0));
+    let text = setup.runtime.prometheus().unwrap();
+    assert!(text.contains("kauri_run_phase_seconds_sum{phase=\"run\"} 0.02\n"), "{text}");
+    assert!(text.contains("kauri_run_phase_seconds_count{phase=\"cleanup\"} 1\n"), "{text}");
+    assert!(text.contains("kauri_swallowed_errors_total 1\n"), "{text}");
+
+    assert_eq!(runs.sweep(1000).unwrap().runs, 1);
+    assert_eq!((runs.report_of(id).unwrap(), runs.refused(id).unwrap()), (None, 0));
+    let store = TreeSubstrate::new(setup.store.clone());
+    let left = store.snapshot().unwrap().count(&"run_index".into(), KeyRange::ALL).unwrap();
+    assert_eq!(left, 1, "the class");
+}
+
+#[test]
+fn drives_before_and_after_a_wait_are_told_together() {
+    struct Waits;
+    impl Script for Waits {
+        fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+            cx.wait_for_signal("go").map(drop)
+        }
+    }
+    let (setup, runs) = setup_with(&once());
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let mut worker = crew(&setup, Scripted::new(|_| Box::new(Rust::inline(Waits))));
+    worker.drain().unwrap();
+    assert_eq!((runs.run(id).unwrap().state, runs.report_of(id).unwrap().unwrap().drives), (State::Parked, 1));
+    runs.signal(id, "go", b"").unwrap();
+    worker.drain().unwrap();
+    assert_eq!((runs.run(id).unwrap().outcome(), runs.report_of(id).unwrap().unwrap().drives), (Some(DONE), 2));
+}
+
+/// A script that says something and is then silent for longer than what it said may wait.
+struct Brooding {
+    runs: Runs,
+    clock: VirtualClock,
+}
+
+impl Script for Brooding {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        let kept = || self.runs.events(cx.run().run_id, 1, 10).unwrap().len();
+        for said in 1..=3 {
+            cx.emit().log_info("so it is")?;
+            assert_eq!(kept(), said - 1, "it waits");
+            self.clock.advance(INTERVAL);
+            wait_until(|| kept() == said);
+        }
+        Ok(())
+    }
+}
+
+const INTERVAL: Duration = Duration::from_millis(50);
+
+#[test]
+fn events_of_a_silent_script_are_committed_by_whoever_drives_its_run() {
+    let (setup, runs) = setup_with(&once());
+    let id = runs.submit(&Submission::new("work", "1")).unwrap().run;
+    let brooding = (runs.clone(), setup.clock.clone());
+    let mut with = kauri_runtime::run::Setup::default();
+    with.ingestion = Ingestion::Streaming { events_max: 1000, bytes_max: 1 << 20, interval: Some(INTERVAL) };
+    let drive = Scripted::new(move |_| {
+        let (runs, clock) = brooding.clone();
+        Box::new(Rust::inline(Brooding { runs, clock }))
+    });
+    crew(&setup, drive.setup(with)).drain().unwrap();
+    let run = runs.run(id).unwrap();
+    assert_eq!((run.outcome(), run.events), (Some(DONE), 4));
+    assert!(runs.verify(id).unwrap());
 }

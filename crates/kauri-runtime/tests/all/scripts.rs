@@ -16,7 +16,7 @@ use kauri_runtime::run::{
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Clock, Now};
 use kauri_wire::pack::{Map, MapBuf, Value as Pack};
-use kauri_wire::run::{EventType, Level};
+use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{JobId, RunId, Timestamp};
 use serde_json::{Value, json};
 
@@ -287,6 +287,22 @@ fn script_without_hooks_runs_as_if_there_were_none() {
 }
 
 #[test]
+fn run_complete_that_says_skipped_is_a_skipped_success_whoever_says_it() {
+    for (skipped, by_hand) in [(true, false), (true, true), (false, false), (false, true)] {
+        let script = Parts::new(move |cx| {
+            let mut summary = MapBuf::new();
+            summary.put("skipped", skipped).put("reason", "no news");
+            let summary = Some(summary.view());
+            Ok(if by_hand { cx.emit().say(&Event::RunComplete { summary }) } else { cx.emit().run_complete(summary) }?)
+        });
+        let ran = run(plan(Value::Null), script);
+        assert_eq!(ran.outcome(), Outcome::Success { skipped }, "{by_hand}");
+        assert_eq!(ran.report.verdict.unwrap().said_by, Some(Phase::Run));
+        assert_eq!(ran.called.last(), Some(&"cleanup"), "something was acquired");
+    }
+}
+
+#[test]
 fn on_error_recovers_by_saying_run_complete() {
     let mut script = Parts::new(fails("no"));
     script.on_error = Some(Box::new(|error, cx| {
@@ -381,7 +397,7 @@ fn refused_event_or_file_changes_nothing_else() {
         cx.put("a.txt", "text/plain", b"x")?;
         assert!(matches!(cx.put("a.txt", "text/plain", b"y"), Err(EmitError::Keep(KeepError::Exists { .. }))));
         let mut summary = MapBuf::new();
-        summary.put("skipped", true);
+        summary.put("skipped", "so it was");
         assert!(matches!(cx.emit().run_complete(Some(summary.view())), Err(EmitError::Invalid(_))));
         Ok(cx.emit().checkpoint("after", None)?)
     });

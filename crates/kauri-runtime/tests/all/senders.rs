@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "threads are what is tested")]
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -184,10 +184,12 @@ fn everybody_is_told_that_the_runtime_was_stopped() {
 }
 
 /// A store whose commits fail or panic when they are told to.
-struct Failing {
+pub(crate) struct Failing {
     tree: TreeSubstrate,
-    fails: AtomicBool,
+    pub(crate) fails: AtomicBool,
     panics: AtomicBool,
+    /// How many commits have failed.
+    pub(crate) failed: AtomicU64,
 }
 
 impl Substrate for Failing {
@@ -198,7 +200,10 @@ impl Substrate for Failing {
     fn commit(&self, change: &Arc<Change>) -> Result<Verdict, Error> {
         assert!(!self.panics.load(Ordering::Relaxed), "as it was told to");
         match self.fails.load(Ordering::Relaxed) {
-            true => Err(Error::Io(std::io::Error::other("no disk"))),
+            true => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                Err(Error::Io(std::io::Error::other("no disk")))
+            }
             false => self.tree.commit(change),
         }
     }
@@ -212,9 +217,16 @@ impl Substrate for Failing {
     }
 }
 
+impl Failing {
+    pub(crate) fn new() -> Arc<Self> {
+        let tree = TreeSubstrate::new(Store::in_memory().unwrap());
+        let (fails, panics, failed) = Default::default();
+        Arc::new(Self { tree, fails, panics, failed })
+    }
+}
+
 fn failing() -> (Arc<Failing>, Runtime) {
-    let tree = TreeSubstrate::new(Store::in_memory().unwrap());
-    let failing = Arc::new(Failing { tree, fails: AtomicBool::new(false), panics: AtomicBool::new(false) });
+    let failing = Failing::new();
     (Arc::clone(&failing), start(failing))
 }
 

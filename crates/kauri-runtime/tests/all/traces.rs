@@ -4,7 +4,9 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, Ending, Halt, Keep, LiveRun, Retry, Submission};
+use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
+use kauri_runtime::run::{Class, Ending, Halt, Keep, LiveRun, Retry, Scripted, Submission};
+use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Atomic, Failure, Policy, Tracing};
 use kauri_wire::{Message, MessageId, MessageRef, Timestamp};
 use tracing::field::{Field, Visit};
@@ -121,4 +123,47 @@ fn end_of_a_run_has_its_fields() {
     }
     assert!(lines.iter().any(|line| line.starts_with("INFO message=runs swept jobs=1 runs=2 events=2")), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("secret")), "{lines:#?}");
+}
+
+#[test]
+fn how_a_script_went_is_told_with_the_time_of_each_phase_and_what_was_swallowed() {
+    struct Careless(VirtualClock);
+    impl Script for Careless {
+        fn run(&self, _: &Context) -> Result<(), ScriptError> {
+            self.0.advance(Duration::from_millis(2));
+            Ok(())
+        }
+
+        fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+            Err(ScriptError::new("the door does not close").of_type("stuck"))
+        }
+    }
+    let lines = Lines::default();
+    let mut ids = Vec::new();
+    tracing::subscriber::with_default(lines.clone(), || {
+        let setup = Setup::with(|builder| builder.observer(Arc::new(Tracing)));
+        let runs = setup.runtime.runs();
+        runs.define("work", &Class::new(ANN)).unwrap();
+        let job = kauri_wire::JobId::new("import-7").unwrap();
+        ids.push(runs.submit(&Submission::new("work", "7").job_id(job)).unwrap().run);
+        let clock = setup.clock.clone();
+        let drive = Scripted::new(move |_| Box::new(Rust::inline(Careless(clock.clone()))));
+        setup.runtime.run_worker(ANN, Policy::default(), drive).drain().unwrap();
+    });
+    let lines = lines.0.lock().unwrap();
+    let run = ids[0];
+    for expected in [
+        format!(
+            "WARN message=trouble in a script changed nothing run_id={run} job_id=\"import-7\" class=\"work\" attempt=1 \
+             phase=cleanup error_type=\"stuck\" error=\"the door does not close\""
+        ),
+        format!(
+            "INFO message=script is over run_id={run} job_id=\"import-7\" class=\"work\" attempt=1 outcome=success \
+             load_us=0 prepare_us=0 acquire_us=0 before_run_us=0 run_us=2000 after_run_us=0 before_terminal_us=0 \
+             seal_us=0 cleanup_us=0 release_us=0 emitted=0 refused=0 dropped=0 left_alone=0 orphans=0 disputed=false \
+             swallowed=1"
+        ),
+    ] {
+        assert!(lines.contains(&expected), "{expected}\nis not in\n{lines:#?}");
+    }
 }

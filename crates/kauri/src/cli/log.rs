@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use kauri::ledger::{Clock as _, SystemClock};
+use kauri::runtime::run::script::Report;
 use kauri::runtime::run::{Outcome, Run};
 use kauri::runtime::{Observation, Observer, StepEnd};
 use kauri::{LogFormat, LogLevel};
@@ -67,12 +68,50 @@ impl Log {
         let words = format!("run {} of {}: {how}, attempt {}", run.id, run.class, run.attempt());
         self.say(level, "run_ended", &words, &fields);
     }
+
+    /// How a script went; only what is not as it should be is for everybody.
+    fn script(&self, run: &Run, report: &Report) {
+        let millis = |took: &std::time::Duration| took.as_secs_f64() * 1000.0;
+        let phases: serde_json::Map<_, _> =
+            report.phases.iter().map(|(phase, took)| (phase.as_str().to_owned(), millis(took).into())).collect();
+        let mut fields = json!({
+            "run_id": run.id.to_string(),
+            "job_id": run.job.as_str(),
+            "class": run.class,
+            "attempt": run.attempt(),
+            "phases_ms": phases,
+            "emitted": report.emitted,
+            "refused": report.refused,
+            "dropped": report.tally.dropped_total(),
+            "left_alone": report.left_alone,
+            "orphans": report.orphans,
+            "disputed": report.is_disputed,
+            "swallowed": report.swallowed.len(),
+        });
+        let took: Vec<String> = report.phases.iter().map(|(phase, took)| format!("{phase} {took:.1?}")).collect();
+        let words = format!("script of run {} of {}: {}", run.id, run.class, took.join(", "));
+        self.say(LogLevel::Debug, "run_reported", &words, &fields);
+        for swallowed in &report.swallowed {
+            let (phase, error) = (swallowed.phase, &swallowed.error);
+            fields["phase"] = phase.as_str().into();
+            fields["error_type"] = error.error_type.as_str().into();
+            fields["error"] = error.message.as_str().into();
+            let words = format!(
+                "run {} of {}: {phase} failed, which changed nothing: {}",
+                run.id,
+                run.class,
+                short(&error.to_string(), 200)
+            );
+            self.say(LogLevel::Warn, "swallowed", &words, &fields);
+        }
+    }
 }
 
 impl Observer for Log {
     fn observe(&self, observation: &Observation<'_>) {
         match observation {
             Observation::RunEnded { run } => self.run(run),
+            Observation::RunReported { run, report } => self.script(run, report),
             Observation::WorkerError { worker, error } => {
                 let fields = json!({ "worker": worker.0, "error": error.to_string() });
                 self.say(LogLevel::Error, "worker_error", &format!("worker {worker} cannot go on: {error}"), &fields);

@@ -207,6 +207,12 @@ fn a_job_is_submitted_followed_and_done() {
     let report = up.ask(&["runs", "report", &run]);
     assert_eq!((&report["events"]["log"], &report["error"]), (&json!(2), &Value::Null));
     assert!(up.say(&["runs", "report", &run]).contains("state    success, attempt 1 of 1"));
+    // How it went is written after the end.
+    wait_until("it is told how it went", || !up.ask(&["runs", "report", &run])["script"].is_null());
+    let script = up.ask(&["runs", "report", &run])["script"].take();
+    assert_eq!((&script["drives"], &script["emitted"], &script["swallowed"]), (&json!(1), &json!(3), &json!([])));
+    assert!(script["phases"].as_array().unwrap().iter().any(|phase| phase["phase"] == "run"), "{script}");
+    assert!(up.say(&["runs", "report", &run]).contains("phases   load "));
     assert!(up.say(&["lineage", &run]).starts_with("* "));
     let again = up.ask(&["submit", "hello", "--key", "k"]);
     assert_eq!(up.ask(&["submit", "hello", "--key", "k"])["run_id"], again["run_id"]);

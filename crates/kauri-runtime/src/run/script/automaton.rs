@@ -49,6 +49,22 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in the order in which they are declared: their codes.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Load,
+        Self::Prepare,
+        Self::Acquire,
+        Self::BeforeRun,
+        Self::Run,
+        Self::AfterRun,
+        Self::OnError,
+        Self::BeforeTerminal,
+        Self::Seal,
+        Self::Cleanup,
+        Self::Release,
+        Self::Done,
+    ];
+
     /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -123,6 +123,7 @@ impl<'a> Bridge<'a> {
     #[must_use]
     pub fn end(self, exit: ProcessExit) -> (SessionEnd, Called<()>) {
         let end = self.session.end(self.pipe.rest(), exit);
+        self.cx.emit().gate().note_session(&end);
         let words = || match &end.fault {
             Some(fault) => fault.to_string(),
             None => format!("the process ended ({exit:?}) and had not said how the run ends"),
@@ -133,6 +134,7 @@ impl<'a> Bridge<'a> {
             Outcome::ScriptError => {
                 Called::Failed(self.said.unwrap_or_else(|| ScriptError::new("the process said that it failed")))
             }
+            Outcome::VersionMismatch => Called::Mismatch(words()),
             _ => Called::Crashed(words()),
         };
         (end, called)

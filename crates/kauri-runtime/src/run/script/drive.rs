@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kauri_wire::pack::MapBuf;
+use kauri_wire::pack::{self, MapBuf};
 use kauri_wire::run::{Event, Level};
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ const WELL: Taken = (Ended::Well, None);
 impl<'a> Drive<'a> {
     fn new(plan: Plan, executor: &'a mut dyn Executor, sink: Box<dyn EventSink>) -> Self {
         let ingest = Ingest::new(plan.ingestion, sink);
-        let gate = Gate::new(ingest, Arc::clone(&plan.clock), plan.cancel.clone());
+        let gate = Gate::new(ingest, Arc::clone(&plan.clock), plan.cancel.clone(), plan.watch.clone());
         Self {
             run: Arc::new(plan.run.clone()),
             job: Arc::new(plan.job.clone()),
@@ -265,6 +265,11 @@ impl<'a> Drive<'a> {
             |event: &Event<'_>| EventDraft::new(event, ts).expect("a terminal event of our own is short and named");
         match (outcome, last.said) {
             (Outcome::Success { skipped: false } | Outcome::ScriptError, Some(said)) => {
+                // Who says the end says also whether there was anything to do.
+                let outcome = match outcome {
+                    Outcome::Success { .. } => Outcome::Success { skipped: is_skipped(&said.draft) },
+                    outcome => outcome,
+                };
                 let error = (outcome == Outcome::ScriptError).then(|| error_in(&said.draft));
                 Verdict { outcome, terminal: said.draft, said_by: said.by, error }
             }
@@ -302,7 +307,10 @@ impl<'a> Drive<'a> {
             phases: self.phases,
             emitted: counts.emitted,
             refused: counts.refused,
+            late: counts.late,
             left_alone: counts.left_alone,
+            orphans: counts.orphans,
+            is_disputed: counts.is_disputed,
             tally: counts.tally,
         }
     }
@@ -336,6 +344,15 @@ fn error_in(draft: &EventDraft) -> ScriptError {
     }
 }
 
+/// Whether a `run_complete` event says that the run was skipped.
+fn is_skipped(draft: &EventDraft) -> bool {
+    let summary = match Event::decode(draft.kind, draft.map()) {
+        Ok(Event::RunComplete { summary }) => summary,
+        _ => None,
+    };
+    summary.and_then(|summary| summary.get("skipped")) == Some(pack::Value::Bool(true))
+}
+
 /// An executor that panics is gone.
 fn guarded<T>(call: impl FnOnce() -> Called<T>) -> Called<T> {
     let called = catch_unwind(AssertUnwindSafe(call));
@@ -347,6 +364,7 @@ fn taken<T>(called: Called<T>) -> Taken {
         Called::Returned(_) => WELL,
         Called::Failed(error) => (Ended::Failed, Some(error)),
         Called::Cut(cause) => (Ended::Cut(cause), None),
+        Called::Mismatch(what) => (Ended::Mismatch, Some(ScriptError::new(what).of_type("version_mismatch"))),
         Called::Crashed(what) => (Ended::Crashed, Some(ScriptError::new(what).of_type("executor_crash"))),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::time::Duration;
 
-use kauri_wire::pack::Map;
+use kauri_wire::pack::{Map, Value};
 use kauri_wire::run::{Event, EventType, Level};
 use kauri_wire::{Found, WireError, WireErrorKind};
 
@@ -14,7 +15,8 @@ use super::error::ScriptError;
 use super::stop::{Cancel, Cause, Stop};
 use crate::run::artifact::{DIGEST_KEY, KeepError, KeptArtifact};
 use crate::run::ingest::{Ingest, Tally};
-use crate::run::sink::{EventDraft, SinkError};
+use crate::run::session::SessionEnd;
+use crate::run::sink::{EventDraft, EventSink, SinkError};
 use crate::time::{Clock, Mono};
 
 /// Why something was not said.
@@ -171,13 +173,15 @@ impl Emitter {
         self.say(&Event::RunError { error_type, message, stack: stack.as_deref() })
     }
 
-    /// The end, well: the run is a success from here on, and nothing more can be said.
+    /// The end, well: the run is a success from here on, and nothing more can be said. A summary whose `skipped` is true says that there
+    /// was nothing to do, as `prepare` does: the run is then a success that was skipped.
     ///
     /// # Errors
-    /// Why it was not said; also if the summary has the key `skipped`, which only a run that was skipped has.
+    /// Why it was not said; also if the summary's `skipped` is neither true nor false.
     pub fn run_complete(&self, summary: Option<Map<'_>>) -> Result<(), EmitError> {
-        if summary.is_some_and(|summary| summary.get("skipped").is_some()) {
-            let (expected, found) = ("a summary without the key `skipped`", Found::Type("that key"));
+        let skipped = summary.and_then(|summary| summary.get("skipped"));
+        if !matches!(skipped, None | Some(Value::Bool(_))) {
+            let (expected, found) = ("a summary whose `skipped` is true or false", Found::Type("something else"));
             return Err(WireError { at: 0, expected, found, kind: WireErrorKind::Invalid }.into());
         }
         self.say(&Event::RunComplete { summary })
@@ -239,7 +243,45 @@ impl fmt::Debug for Emitter {
 pub(crate) struct Gate {
     clock: Arc<dyn Clock>,
     waker: Cancel,
+    watch: Option<Arc<Watch>>,
     state: Mutex<State>,
+}
+
+/// How whoever drives a run looks after what its script has said and not committed, so that a silent script need not.
+pub(crate) struct Watch {
+    gate: OnceLock<Weak<Gate>>,
+    /// Makes whoever watches look.
+    nudge: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Watch {
+    pub(crate) fn new(nudge: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { gate: OnceLock::new(), nudge: Box::new(nudge) }
+    }
+
+    /// How long whoever watches may rest until it looks again, if nobody nudges: so long at most.
+    pub(crate) fn pause(&self, now: Mono, most: Duration) -> Duration {
+        // Somebody says something at this moment: it is over soon.
+        const SOON: Duration = Duration::from_millis(1);
+        let due = self.look(|state| state.map_or(Some(now), |state| state.ingest.due())).flatten();
+        due.map_or(most, |due| due.since(now).max(SOON).min(most))
+    }
+
+    /// Commits what has waited long enough, unless somebody says something at this moment, and commits it then.
+    pub(crate) fn tick(&self, now: Mono, way: &mut dyn EventSink) {
+        self.look(|state| state.map(|state| state.tick(|ingest| ingest.tick_through(now, way))));
+    }
+
+    /// Looks at the gate, if there is one, and if nobody has it. It is not waited for: whoever has it may wait for the caller.
+    fn look<T>(&self, look: impl FnOnce(Option<&mut State>) -> T) -> Option<T> {
+        let gate = self.gate.get()?.upgrade()?;
+        let looked = match gate.state.try_lock() {
+            Ok(mut state) => look(Some(&mut state)),
+            Err(TryLockError::Poisoned(poisoned)) => look(Some(&mut poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => look(None),
+        };
+        Some(looked)
+    }
 }
 
 pub(crate) struct State {
@@ -255,6 +297,11 @@ pub(crate) struct State {
     is_parked: bool,
     emitted: u64,
     refused: u64,
+    /// Those of them that came after the end.
+    late: u64,
+    /// What sessions with processes left.
+    orphans: u64,
+    is_disputed: bool,
     artifacts: u64,
     /// Bytes whose events wait for a commit.
     guards: Vec<KeptArtifact>,
@@ -277,12 +324,15 @@ pub(crate) struct Last {
 pub(crate) struct Counts {
     pub(crate) emitted: u64,
     pub(crate) refused: u64,
+    pub(crate) late: u64,
     pub(crate) left_alone: u64,
+    pub(crate) orphans: u64,
+    pub(crate) is_disputed: bool,
     pub(crate) tally: Tally,
 }
 
 impl Gate {
-    pub(crate) fn new(ingest: Ingest, clock: Arc<dyn Clock>, waker: Cancel) -> Arc<Self> {
+    pub(crate) fn new(ingest: Ingest, clock: Arc<dyn Clock>, waker: Cancel, watch: Option<Arc<Watch>>) -> Arc<Self> {
         let state = State {
             ingest,
             now: None,
@@ -293,10 +343,18 @@ impl Gate {
             is_parked: false,
             emitted: 0,
             refused: 0,
+            late: 0,
+            orphans: 0,
+            is_disputed: false,
             artifacts: 0,
             guards: Vec::new(),
         };
-        Arc::new(Self { clock, waker, state: Mutex::new(state) })
+        let gate = Arc::new(Self { clock, waker, watch, state: Mutex::new(state) });
+        if let Some(watch) = &gate.watch {
+            // A watch has one gate.
+            let _taken = watch.gate.set(Arc::downgrade(&gate));
+        }
+        gate
     }
 
     /// Begins a call and tells its number.
@@ -353,8 +411,24 @@ impl Gate {
 
     pub(crate) fn counts(&self) -> Counts {
         let state = self.lock();
-        let (emitted, refused, left_alone) = (state.emitted, state.refused, state.left_alone.len() as u64);
-        Counts { emitted, refused, left_alone, tally: state.ingest.tally().clone() }
+        Counts {
+            emitted: state.emitted,
+            refused: state.refused,
+            late: state.late,
+            left_alone: state.left_alone.len() as u64,
+            orphans: state.orphans,
+            is_disputed: state.is_disputed,
+            tally: state.ingest.tally().clone(),
+        }
+    }
+
+    /// What a session with a process came to, beside how it ended: what it refused never came here.
+    pub(crate) fn note_session(&self, end: &SessionEnd) {
+        let mut state = self.lock();
+        state.refused += end.refused;
+        state.late += end.refused;
+        state.orphans += end.orphans as u64;
+        state.is_disputed |= end.is_disputed;
     }
 
     fn wall(&self) -> i64 {
@@ -369,8 +443,9 @@ impl Gate {
         let is_other = state.ingest.due() != due;
         drop(state);
         if is_other {
-            // Who waits for the call has to look after what waits for a commit, too.
+            // Who waits for the call has to look after what waits for a commit, too; and if nobody does, who drives the run.
             self.waker.wake();
+            self.watch.iter().for_each(|watch| (watch.nudge)());
         }
         taken
     }
@@ -387,13 +462,7 @@ impl Pulse for (Arc<Gate>, u64) {
 
     fn tick(&self) {
         let now = self.0.clock.now().mono;
-        let mut state = self.0.lock();
-        let commits = state.ingest.tally().commits;
-        // A sink that refuses is asked about when something is said, and at the end.
-        let _refusal = state.ingest.tick(now);
-        if state.ingest.tally().commits > commits {
-            state.guards.clear();
-        }
+        self.0.lock().tick(|ingest| ingest.tick(now));
     }
 
     fn leave(&self) {
@@ -402,6 +471,15 @@ impl Pulse for (Arc<Gate>, u64) {
 }
 
 impl State {
+    fn tick(&mut self, tick: impl FnOnce(&mut Ingest) -> Result<(), SinkError>) {
+        let commits = self.ingest.tally().commits;
+        // A sink that refuses is asked about when something is said, and at the end.
+        let _refusal = tick(&mut self.ingest);
+        if self.ingest.tally().commits > commits {
+            self.guards.clear();
+        }
+    }
+
     fn admits(&self, call: u64) -> Result<(), EmitError> {
         if self.left_alone.contains(&call) {
             return Err(EmitError::LeftAlone);
@@ -421,6 +499,7 @@ impl State {
     fn take(&mut self, call: u64, draft: EventDraft, bytes: Option<KeptArtifact>, now: Mono) -> Result<(), EmitError> {
         if let Err(error) = self.admits(call) {
             self.refused += 1;
+            self.late += u64::from(matches!(error, EmitError::AfterTerminal | EmitError::LeftAlone));
             return Err(error);
         }
         if draft.kind.is_terminal() {

@@ -100,6 +100,8 @@ pub enum Called<T> {
     Failed(ScriptError),
     /// It had to be stopped.
     Cut(Cause),
+    /// What was called follows another contract, and this says which: nothing more is asked of it, and another attempt would find the same.
+    Mismatch(String),
     /// The executor itself is gone, and cannot be called again.
     Crashed(String),
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::mpsc::SyncSender;
 
 use kauri_wire::run::{ArtifactChunk, Event, FileWrite, FileWriteAck, RunFrame};
 
+use super::answers::Answers;
 use super::context::Context;
 use super::emit::EmitError;
 use super::error::ScriptError;
 use super::executor::Called;
 use super::plan::RunInfo;
-use super::process::words;
+use super::process::how;
 use crate::run::artifact::ArtifactWriter;
 use crate::run::contract::Contract;
 use crate::run::outcome::Outcome;
@@ -28,13 +28,13 @@ pub(super) struct Framed {
     session: Session,
     /// Artifacts on their way.
     open: BTreeMap<String, ArtifactWriter>,
-    answers: SyncSender<Vec<u8>>,
+    answers: Answers,
     /// What the command itself said went wrong.
     error: Option<ScriptError>,
 }
 
 impl Framed {
-    pub(super) fn new(run: &RunInfo, answers: SyncSender<Vec<u8>>) -> Self {
+    pub(super) fn new(run: &RunInfo, answers: Answers) -> Self {
         let of = SessionOf {
             contract: Contract::OURS,
             run_id: run.run_id.to_string(),
@@ -47,10 +47,23 @@ impl Framed {
         Self { pipe, session, open: BTreeMap::new(), answers, error: None }
     }
 
-    /// Takes bytes of standard output. What is refused and not fatal changes nothing; the session counts it.
+    /// Whether the command has to read some answers before more of it is heard.
+    pub(super) fn is_full(&self) -> bool {
+        self.answers.is_full()
+    }
+
+    /// The command reads no answers any more.
+    pub(super) fn give_up_answers(&self) {
+        self.answers.give_up();
+    }
+
+    /// Takes bytes of standard output, and hears what is whole: until too many answers wait; then it is heard when more bytes come, or none. What is
+    /// refused and not fatal changes nothing; the session counts it.
     pub(super) fn hear(&mut self, bytes: &[u8], cx: &Context) -> Result<(), ScriptError> {
         self.pipe.push(bytes);
-        while let Some(frame) = self.pipe.next_frame() {
+        while !self.answers.is_full()
+            && let Some(frame) = self.pipe.next_frame()
+        {
             let heard = match self.session.hear(frame) {
                 Ok(heard) => heard,
                 Err(refusal) if refusal.is_fatal() => return Err(refused(&refusal)),
@@ -65,11 +78,11 @@ impl Framed {
                 }
                 Heard::Event(_, event) => said(cx.emit().say(&event))?,
                 Heard::Chunk(chunk) => keep(&mut self.open, chunk, cx)?,
-                Heard::File(file) => answer(&self.answers, file, cx),
+                Heard::File(file) => answer(&self.answers, file, cx)?,
                 Heard::Step(request) => {
                     let mut bytes = Vec::new();
                     let asked = super::asked::answer(&request, cx, &mut bytes);
-                    if self.answers.try_send(bytes).is_err() && asked.is_ok() {
+                    if !self.answers.push(bytes) && asked.is_ok() {
                         return Err(ScriptError::new(
                             "expected it to hear the answers to its steps, found that it does not",
                         ));
@@ -88,23 +101,34 @@ impl Framed {
     }
 
     /// How the call ended: the terminal event says, or else the result and the exit code together.
-    pub(super) fn end(self, status: ExitStatus, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
-        let exit = match (status.code(), status.signal()) {
-            (Some(code), None) => ProcessExit::Code(code),
+    ///
+    /// The status is that of the command, unless nobody knows it.
+    pub(super) fn end(
+        self,
+        status: Option<ExitStatus>,
+        cx: &Context,
+        error: impl FnOnce(&str) -> ScriptError,
+    ) -> Called<()> {
+        let exit = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(code), None)) => ProcessExit::Code(code),
             _ => ProcessExit::Killed,
         };
+        let how = how(status);
         let has_said = self.session.terminal().is_some();
         let end = self.session.end(self.pipe.rest(), exit);
-        match end.outcome {
-            // What was said decides, and is said already.
-            _ if has_said => Called::Returned(()),
-            Outcome::Success { .. } => Called::Returned(()),
-            Outcome::ScriptError => Called::Failed(self.error.unwrap_or_else(|| error(&words(status)))),
-            Outcome::VersionMismatch => Called::Failed(error("follows another contract").of_type("version_mismatch")),
-            _ => {
-                let fault = end.fault.map_or_else(|| "and said no end".to_owned(), |fault| fault.to_string());
-                Called::Crashed(error(&format!("{}: {fault}", words(status))).message)
+        cx.emit().gate().note_session(&end);
+        match (end.outcome, end.fault) {
+            (Outcome::VersionMismatch, Some(fault)) => {
+                Called::Mismatch(error(&format!("follows another contract: {fault}")).message)
             }
+            (_, Some(fault @ Refusal::CutOff { .. })) => Called::Crashed(error(&format!("{how}: {fault}")).message),
+            // Nobody knows what the frames after such a one mean: it is the executor that failed. If it had said its end, that stays.
+            (_, Some(fault)) => Called::Crashed(error(&format!("broke the contract: {fault}")).message),
+            // What was said decides, and is said already.
+            (_, None) if has_said => Called::Returned(()),
+            (Outcome::Success { .. }, None) => Called::Returned(()),
+            (Outcome::ScriptError, None) => Called::Failed(self.error.unwrap_or_else(|| error(&how))),
+            (_, None) => Called::Crashed(error(&format!("{how}: and said no end")).message),
         }
     }
 }
@@ -134,16 +158,18 @@ fn keep(
     Ok(writer.chunk(chunk.seq, chunk.is_last, chunk.data)?)
 }
 
-fn answer(answers: &SyncSender<Vec<u8>>, file: FileWrite<'_>, cx: &Context) {
+fn answer(answers: &Answers, file: FileWrite<'_>, cx: &Context) -> Result<(), ScriptError> {
     let kept = cx.put(file.filename, file.content_type, file.data);
-    if file.write_id == 0 {
-        return;
+    match kept {
+        _ if file.write_id == 0 => {}
+        Ok(_) => answers.push_kept(file.write_id),
+        Err(why) => {
+            let (why, mut bytes) = (why.to_string(), Vec::new());
+            let ack = FileWriteAck { write_id: file.write_id, ok: false, error: Some(&why) };
+            RunFrame::FileWriteAck(ack).append_to(&mut bytes)?;
+            // A command that has closed its input does not want to know.
+            answers.push(bytes);
+        }
     }
-    let why = kept.as_ref().err().map(ToString::to_string);
-    let ack = FileWriteAck { write_id: file.write_id, ok: kept.is_ok(), error: why.as_deref() };
-    let mut bytes = Vec::new();
-    if RunFrame::FileWriteAck(ack).append_to(&mut bytes).is_ok() {
-        // A command that does not hear its answers is not waited for.
-        let _ = answers.try_send(bytes);
-    }
+    Ok(())
 }

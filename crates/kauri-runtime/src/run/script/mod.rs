@@ -36,6 +36,8 @@
 //! assert_eq!(sink.events().len(), 1);
 //! ```
 
+#[cfg(unix)]
+mod answers;
 mod asked;
 mod automaton;
 mod bridge;
@@ -64,6 +66,7 @@ pub use bridge::{Bridge, BridgeError};
 pub use calls::Crew;
 pub use context::{ArtifactEmitter, Context};
 pub use drive::execute;
+pub(crate) use emit::Watch;
 pub use emit::{EmitError, Emitter};
 pub use error::ScriptError;
 pub use executor::{Call, Called, Executor, Prepared, TerminalSignal};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::automaton::Phase;
 use super::calls::Calls;
 use super::calls::Crew;
+use super::emit::Watch;
 use super::resource::Resource;
 use super::steps::Steps;
 use super::stop::Cancel;
@@ -128,6 +129,8 @@ pub struct Plan {
     pub(crate) steps: Option<Arc<dyn Steps>>,
     pub(crate) resource: Option<Arc<dyn Resource>>,
     pub(crate) calls: Calls,
+    /// Who looks after what waits for a commit while the script is silent.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 impl Plan {
@@ -145,6 +148,7 @@ impl Plan {
             steps: None,
             resource: None,
             calls: Calls::Inline,
+            watch: None,
         }
     }
 

@@ -21,6 +21,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::Value;
 
+use super::answers::Answers;
 use super::calls::Pulse as _;
 use super::context::Context;
 use super::error::ScriptError;
@@ -216,24 +218,21 @@ impl Process {
         going.kill(Signal::KILL);
         drop(registered);
         let status = going.reap();
-        self.judge(going, cut, status)
+        self.judge(going, cut, status, cx)
     }
 
-    fn judge(&self, going: Going, cut: Option<Halted>, status: io::Result<ExitStatus>) -> Called<()> {
-        if let Some(why) = self.groups.stopped() {
-            return Called::Crashed(why);
+    fn judge(&self, going: Going, cut: Option<Halted>, status: io::Result<ExitStatus>, cx: &Context) -> Called<()> {
+        let is_refused = matches!(&cut, Some(Halted::Failed(error)) if error.error_type == REFUSED);
+        let (stopped, ended) = (self.groups.stopped(), status.as_ref().ok().copied());
+        // What a refused frame means for the call, its session knows; and it knows what is to be told, however the call ended.
+        let called = going.voice.end(ended, cx, |how| going.tail.error(&format!("`{}` {how}", self.shown())));
+        match (stopped, cut, status) {
+            (Some(why), ..) => Called::Crashed(why),
+            (None, Some(Halted::Cut(cause)), _) => Called::Cut(cause),
+            (None, Some(Halted::Failed(error)), _) if !is_refused => Called::Failed(error),
+            (None, None, Err(error)) => Called::Crashed(format!("nobody knows how `{}` ended: {error}", self.shown())),
+            (None, ..) => called,
         }
-        let status = match (cut, status) {
-            (Some(Halted::Cut(cause)), _) => return Called::Cut(cause),
-            // Nobody knows what the frames after such a one mean: it is the executor that failed.
-            (Some(Halted::Failed(error)), _) if error.error_type == REFUSED => return Called::Crashed(error.message),
-            (Some(Halted::Failed(error)), _) => return Called::Failed(error),
-            (None, Err(error)) => {
-                return Called::Crashed(format!("nobody knows how `{}` ended: {error}", self.shown()));
-            }
-            (None, Ok(status)) => status,
-        };
-        going.voice.end(status, |how| going.tail.error(&format!("`{}` {how}", self.shown())))
     }
 }
 
@@ -264,11 +263,11 @@ impl fmt::Debug for Process {
 }
 
 /// How an exit is told.
-pub(super) fn words(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended, nobody knows how".to_owned(),
+pub(super) fn how(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("ended with exit code {code}"),
+        Some((None, Some(signal))) => format!("was ended by signal {signal}"),
+        Some((None, None)) | None => "ended, nobody knows how".to_owned(),
     }
 }
 
@@ -278,7 +277,6 @@ enum Said {
     Err(Vec<u8>),
     OutClosed,
     ErrClosed,
-    Exited,
 }
 
 /// Why a command was not heard to its end.
@@ -301,6 +299,22 @@ impl Voice {
         }
     }
 
+    /// Whether the command has to read before more of it is heard.
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Lines(_) => false,
+            Self::Frames(framed) => framed.is_full(),
+        }
+    }
+
+    /// The command is gone, and reads nothing any more.
+    fn give_up_answers(&self) {
+        match self {
+            Self::Lines(_) => {}
+            Self::Frames(framed) => framed.give_up_answers(),
+        }
+    }
+
     fn close(&mut self, cx: &Context) -> Result<(), ScriptError> {
         match self {
             Self::Lines(lines) => lines.close(|line| super::lines::say(line, cx)),
@@ -308,11 +322,11 @@ impl Voice {
         }
     }
 
-    fn end(self, status: ExitStatus, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
-        match self {
-            Self::Lines(_) if status.success() => Called::Returned(()),
-            Self::Lines(_) => Called::Failed(error(&words(status)).of_type("exit_code")),
-            Self::Frames(framed) => framed.end(status, error),
+    fn end(self, status: Option<ExitStatus>, cx: &Context, error: impl FnOnce(&str) -> ScriptError) -> Called<()> {
+        match (self, status) {
+            (Self::Lines(_), Some(status)) if status.success() => Called::Returned(()),
+            (Self::Lines(_), status) => Called::Failed(error(&how(status)).of_type("exit_code")),
+            (Self::Frames(framed), status) => framed.end(status, cx, error),
         }
     }
 }
@@ -325,9 +339,10 @@ struct Going {
     voice: Voice,
     errors: Lines,
     tail: Tail,
-    /// Pipes that are open, and whether the command has ended.
+    /// How many pipes are open.
     open: u8,
-    has_exited: bool,
+    /// Whether the command has ended. It is told beside what was said, which nobody takes while the command has to read.
+    exited: Arc<AtomicBool>,
 }
 
 impl Going {
@@ -341,14 +356,19 @@ impl Going {
                 listen("kauri-stdin", move || feed(input, &job));
                 Voice::Lines(Lines::default())
             }
-            Protocol::Frames => Voice::Frames(Box::new(Framed::new(cx.run(), answers(input, job)))),
+            Protocol::Frames => Voice::Frames(Box::new(Framed::new(cx.run(), answers(input, job, waker.clone())))),
         };
-        let (one, two, three) = ((say.clone(), waker.clone()), (say.clone(), waker.clone()), (say, waker));
+        let (one, two) = ((say.clone(), waker.clone()), (say, waker.clone()));
         listen("kauri-stdout", move || read_pipe(out, &one, Said::Out, Said::OutClosed));
         listen("kauri-stderr", move || read_pipe(err, &two, Said::Err, Said::ErrClosed));
-        listen("kauri-exit", move || wait_for(group, &three));
+        let exited = Arc::new(AtomicBool::new(false));
+        let going = StillGoing(Arc::clone(&exited), waker);
+        listen("kauri-exit", move || {
+            let _going = going;
+            wait_for(group);
+        });
         let (errors, tail) = (Lines::default(), Tail::default());
-        Self { child, group, said, voice, errors, tail, open: 2, has_exited: false }
+        Self { child, group, said, voice, errors, tail, open: 2, exited }
     }
 
     /// Hears what the command says until it has ended, or has to.
@@ -359,11 +379,16 @@ impl Going {
         let mut exited: Option<Mono> = None;
         loop {
             let seen = stop.signal().count();
+            // Asked first: then what it had said by then is heard below.
+            let has_exited = self.exited.load(Ordering::Acquire);
+            if has_exited && self.voice.is_full() {
+                self.voice.give_up_answers();
+            }
             if let Err(error) = self.hear_waiting(cx, halted.is_none()) {
                 halted.get_or_insert(Halted::Failed(error));
             }
             let now = stop.clock().now().mono;
-            if self.has_exited {
+            if has_exited {
                 let since = *exited.get_or_insert(now);
                 if self.open == 0 || now.since(since) >= LINGER {
                     return halted.or_else(|| self.close(cx).err().map(Halted::Failed));
@@ -397,10 +422,14 @@ impl Going {
         }
     }
 
-    /// Takes what was said so far. What a command says after it was told to stop is not heard, but taken, so that it can end.
+    /// Takes what was said so far. What a command says after it was told to stop is not heard, but taken, so that it can end. One that has to
+    /// read its answers first waits, and whoever hears it does not.
     fn hear_waiting(&mut self, cx: &Context, is_heard: bool) -> Result<(), ScriptError> {
-        let mut heard = Ok(());
+        let mut heard = if is_heard { self.voice.hear(&[], cx) } else { Ok(()) };
         loop {
+            if is_heard && heard.is_ok() && self.voice.is_full() {
+                return heard;
+            }
             match self.said.try_recv() {
                 Ok(Said::Out(bytes)) if is_heard && heard.is_ok() => heard = self.voice.hear(&bytes, cx),
                 Ok(Said::Err(bytes)) => {
@@ -410,11 +439,10 @@ impl Going {
                 }
                 Ok(Said::Out(_)) => {}
                 Ok(Said::OutClosed | Said::ErrClosed) => self.open -= 1,
-                Ok(Said::Exited) => self.has_exited = true,
                 Err(TryRecvError::Empty) => return heard,
                 Err(TryRecvError::Disconnected) => {
-                    // Every thread is gone: there is nothing to hear any more.
-                    (self.open, self.has_exited) = (0, true);
+                    // Both threads are gone: there is nothing to hear any more.
+                    self.open = 0;
                     return heard;
                 }
             }
@@ -434,6 +462,16 @@ impl Going {
 
     fn reap(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
+    }
+}
+
+/// That a command has not ended, as long as this is there.
+struct StillGoing(Arc<AtomicBool>, Cancel);
+
+impl Drop for StillGoing {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.wake();
     }
 }
 
@@ -495,10 +533,9 @@ fn read_pipe(pipe: Option<impl Read>, teller: &Teller, made: fn(Vec<u8>) -> Said
 }
 
 /// Waits for the command without reaping it.
-fn wait_for(group: Pid, teller: &Teller) {
+fn wait_for(group: Pid) {
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
     }
-    tell(teller, Said::Exited);
 }
 
 fn feed(input: Option<impl Write>, job: &str) {
@@ -507,14 +544,11 @@ fn feed(input: Option<impl Write>, job: &str) {
 }
 
 /// Where answers to a command go, after its job.
-fn answers(input: Option<impl Write + Send + 'static>, job: String) -> SyncSender<Vec<u8>> {
-    let (answer, wanted) = sync_channel::<Vec<u8>>(CHUNKS_MAX);
-    listen("kauri-stdin", move || {
-        let Some(mut input) = input else { return };
-        let mut written = input.write_all(job.as_bytes());
-        while let (Ok(()), Ok(bytes)) = (&written, wanted.recv()) {
-            written = input.write_all(&bytes).and_then(|()| input.flush());
-        }
-    });
-    answer
+fn answers(input: Option<impl Write + Send + 'static>, job: String, waker: Cancel) -> Answers {
+    let answers = Answers::new(waker);
+    match input {
+        Some(input) => listen("kauri-stdin", answers.write_to(input, job.into_bytes())),
+        None => answers.give_up(),
+    }
+    answers
 }

@@ -85,8 +85,14 @@ pub struct Report {
     pub emitted: u64,
     /// How many they tried to say when nothing could be said any more.
     pub refused: u64,
+    /// Those of them that came after the run had said its last, or from a call that was left alone.
+    pub late: u64,
     /// How many calls did not stop and were left alone.
     pub left_alone: u64,
+    /// How many artifacts of a process had bytes and no event.
+    pub orphans: u64,
+    /// The end that a process said and how it ended did not agree, or it broke the contract after that. What was said counts.
+    pub is_disputed: bool,
     /// What became of the events.
     pub tally: Tally,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
 use kauri::control::tree_json;
-use kauri::runtime::run::{Origin, Run, RunFault, Tree};
+use kauri::runtime::run::{Origin, Run, RunFault, RunReport, Tree};
 use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -34,6 +34,8 @@ pub(super) struct Report {
     error: Option<Value>,
     /// The whole tree, if the run's job has derived work.
     tree: Option<Tree>,
+    /// How its script went, if one was executed.
+    script: Option<RunReport>,
 }
 
 pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
@@ -42,9 +44,9 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     let others = lineage.ancestors.into_iter().chain(lineage.descendants);
     let mut attempts: Vec<Run> = others.filter(|other| other.job == run.job).chain([run.clone()]).collect();
     attempts.sort_by_key(Run::attempt);
-    let tree = tree(look, &run)?;
+    let (tree, script) = (tree(look, &run)?, look.report_of(id)?);
     let (counts, log, artifacts) = Default::default();
-    let mut report = Report { run, attempts, counts, log, artifacts, error: None, tree };
+    let mut report = Report { run, attempts, counts, log, artifacts, error: None, tree, script };
     let mut from = 1;
     loop {
         let events = look.events(id, from, PAGE)?;
@@ -106,6 +108,7 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "log": report.log,
             "error": report.error,
             "tree": report.tree_json(),
+            "script": report.script.as_ref().map(script_json),
         });
         return Ok(writeln!(out, "{value}")?);
     }
@@ -122,6 +125,9 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
     }
     let counts: Vec<String> = report.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     writeln!(out, "said     {}", if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") })?;
+    if let Some(script) = &report.script {
+        print_script(script, out)?;
+    }
     for artifact in &report.artifacts {
         let name = artifact["name"].as_str().unwrap_or_default();
         writeln!(out, "artifact {} ({} bytes)", plain(name), artifact["size_bytes"])?;
@@ -160,4 +166,49 @@ fn print_tree(tree: &Tree, asked: RunId, out: &mut impl Write) -> Result<(), Tro
     }
     let value = tree_json(tree);
     Ok(writeln!(out, "  {}; {} runs, {} events", tree_words(&value), tree.runs.len(), value["events"])?)
+}
+
+fn script_json(script: &RunReport) -> Value {
+    let phases = script.phases.iter().map(|(phase, took)| {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        json!({ "phase": phase.as_str(), "took_us": micros })
+    });
+    let swallowed = script.swallowed.iter().map(|swallowed| {
+        let error = &swallowed.error;
+        json!({ "phase": swallowed.phase.as_str(), "error_type": error.error_type, "message": error.message })
+    });
+    json!({
+        "drives": script.drives,
+        "phases": phases.collect::<Vec<_>>(),
+        "swallowed": swallowed.collect::<Vec<_>>(),
+        "swallowed_total": script.swallowed_total,
+        "emitted": script.emitted,
+        "refused": script.refused,
+        "dropped": script.dropped,
+        "left_alone": script.left_alone,
+        "orphans": script.orphans,
+        "disputed": script.is_disputed,
+    })
+}
+
+/// How long each phase took, and whatever is not as it should be.
+fn print_script(script: &RunReport, out: &mut impl Write) -> Result<(), Trouble> {
+    let phases: Vec<String> = script.phases.iter().map(|(phase, took)| format!("{phase} {took:.1?}")).collect();
+    writeln!(out, "phases   {}", phases.join(", "))?;
+    for (count, what) in [
+        (script.refused, "events came too late"),
+        (script.dropped, "events were dropped"),
+        (script.left_alone, "calls did not stop"),
+        (script.orphans, "artifacts had no event"),
+        (u64::from(script.is_disputed), "end that its command did not stand by"),
+    ] {
+        if count > 0 {
+            writeln!(out, "odd      {count} {what}")?;
+        }
+    }
+    for swallowed in &script.swallowed {
+        let words = short(&swallowed.error.to_string(), 200);
+        writeln!(out, "odd      {} failed, which changed nothing: {}", swallowed.phase, plain(&words))?;
+    }
+    Ok(())
 }
