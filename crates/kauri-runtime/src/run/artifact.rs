@@ -262,11 +262,22 @@ impl Artifacts {
     /// # Errors
     /// If the disk fails, if another collection is going on, or what `is_live` says.
     pub fn collect(&self, mut is_live: impl FnMut(Digest) -> Result<bool, KeepError>) -> Result<u64, KeepError> {
+        self.collect_after(|| Ok(()), |(), digest| is_live(digest))
+    }
+
+    /// As [`collect`](Self::collect), with something that is looked up first. It is looked up while bytes are guarded: whoever keeps some meanwhile
+    /// may not be seen by the look, and keeps them all the same.
+    pub(crate) fn collect_after<T>(
+        &self,
+        look: impl FnOnce() -> Result<T, KeepError>,
+        mut is_live: impl FnMut(&T, Digest) -> Result<bool, KeepError>,
+    ) -> Result<u64, KeepError> {
         let collection = Collection::begin(self)?;
+        let seen = look()?;
         let mut removed = 0;
         for name in self.shared.disk.names()? {
             let Ok(digest) = name.parse::<Digest>() else { continue };
-            if !collection.keeps(digest) && !is_live(digest)? {
+            if !collection.keeps(digest) && !is_live(&seen, digest)? {
                 removed += u64::from(collection.remove(digest)?);
             }
         }

@@ -179,8 +179,8 @@ impl Runs {
                 collected.files += files.forget(run)?;
             }
         }
-        let kept = files.live()?;
-        collected.artifacts = files.artifacts().collect(|digest| {
+        let look = || files.live();
+        collected.artifacts = files.artifacts().collect_after(look, |kept, digest| {
             let named = self.read(|view| make::marked(view, &index::artifacts(&digest), 1)).map_err(words)?;
             Ok(kept.contains(&digest) || !named.is_empty())
         })?;

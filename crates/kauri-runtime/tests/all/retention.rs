@@ -1,10 +1,14 @@
 //! What is kept no longer goes in ranges: in few commits, each of them small, counted exactly and told once, whatever crashes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, EventSink, Keep, Removal, Retry, RunFault, Runs, Submission, SweptRuns};
+use kauri_disk::MemoryDisk;
+use kauri_disk::testing::{Call, TwistedDisk};
+use kauri_runtime::run::{
+    Artifacts, Class, EventSink, Files, Keep, Removal, Retry, RunFault, Runs, Submission, SweptRuns,
+};
 use kauri_runtime::substrate::{Change, KeyRange, Limits, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Error, Policy, Result, Runtime};
@@ -209,4 +213,37 @@ fn crash_at_any_commit_of_a_sweep_loses_no_job_and_leaves_no_row() {
             assert_eq!((rows(&store).0, told.len()), (1, 2), "after {left} commits");
         }
     }
+}
+
+#[test]
+fn file_that_is_put_while_files_are_listed_keeps_its_bytes() {
+    let store = filled(1, 10);
+    let (_, runtime, _) = start(&store);
+    let runs = runtime.runs();
+    let run = runs.list(None, 1).unwrap()[0].id;
+    // Somebody puts a file as soon as the names of all were listed, each time: so it is in no list that was made before.
+    for nth in 0..8 {
+        let (listed, late) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Files>::new()));
+        let (count, own) = (Arc::clone(&listed), Arc::clone(&late));
+        let disk = TwistedDisk::new(MemoryDisk::new(), move |call, go| {
+            let done = go();
+            if let (Call::Names, Some(files)) = (call, own.get())
+                && count.fetch_add(1, Ordering::Relaxed) == nth
+            {
+                files.put(run, "report.csv", "text/csv", b"apples,12").unwrap();
+            }
+            done
+        });
+        let files = Files::new(Artifacts::open(Arc::new(disk)).unwrap());
+        late.set(files.clone()).unwrap();
+        runs.collect(&files).unwrap();
+        let Some(kept) = files.find(run, "report.csv").unwrap() else {
+            assert!(nth > 1, "a collection lists names");
+            return;
+        };
+        assert!(files.artifacts().is_whole(kept.digest).unwrap(), "put after list {nth}");
+        runs.collect(&files).unwrap();
+        assert!(files.artifacts().is_whole(kept.digest).unwrap(), "and found by the next collection");
+    }
+    panic!("a collection lists names a few times at most");
 }
