@@ -8,6 +8,7 @@
 //! | r | run 16                            | nothing: somebody drives the run, or died doing so
 //! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first
 //! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
+//! | l | class, 0 | job id                 | nothing: the job is leaving, and a part of it is gone
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
 //! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
 //! | a | gate 16 | run 16                  | nothing: the first run of a job that has passed the gate
@@ -80,6 +81,21 @@ pub(super) fn ended(class: &str, at: Timestamp, run: RunId) -> Bytes {
 
 pub(super) fn ended_of(class: &str) -> Bytes {
     key(b'e', &[class.as_bytes(), &[0]])
+}
+
+pub(super) fn leaving(class: &str, job: &JobId) -> Bytes {
+    key(b'l', &[class.as_bytes(), &[0], job.as_str().as_bytes()])
+}
+
+pub(super) fn leaving_of(class: &str) -> Bytes {
+    key(b'l', &[class.as_bytes(), &[0]])
+}
+
+/// The job in such a key, after the prefix of its class.
+pub(super) fn leaving_job(key: &[u8], prefix: &[u8]) -> Result<JobId> {
+    let damaged = || Error::damaged("run_index", "a key that ends with a job id");
+    let id = key.strip_prefix(prefix).and_then(|id| std::str::from_utf8(id).ok()).ok_or_else(damaged)?;
+    JobId::new(id).map_err(|_| damaged())
 }
 
 pub(super) fn unique_hash(class: &str, name: &str) -> [u8; 16] {

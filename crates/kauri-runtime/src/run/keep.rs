@@ -2,8 +2,11 @@
 //!
 //! A job goes as a whole, once it has ended: first the events and steps of its runs, in ranges, of which the store drops whole parts at once;
 //! then its runs with what they are found by, then the job. Each commit removes at most so many rows, and each sweep too: what it, or a
-//! crash, leaves of a job is swept next time, because its row goes last. Bytes of artifacts go when no event names them any more: see
-//! [`Runs::collect`].
+//! crash, leaves of a job is swept next time: the first commit marks the job as leaving, and the last removes the mark with its row. A job
+//! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collect`].
+//!
+//! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
+//! job of their tree when they ask for more, and are cancelled through those above them.
 //!
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
@@ -124,6 +127,18 @@ struct Sweep<'a> {
     rows_max: u64,
     /// How many bytes there are too many.
     over: u64,
+    /// How many runs cannot go yet, of those that were looked at.
+    held: u64,
+}
+
+/// What there is to do about a run that is not kept.
+enum Found {
+    /// Its job goes.
+    Job(Job, Passed),
+    /// It goes with a later run of its job, if that is not kept.
+    Attempt,
+    /// It cannot go yet.
+    Held,
 }
 
 impl Runs {
@@ -149,12 +164,13 @@ impl Runs {
         let mut swept = SweptRuns::default();
         let done = self.classes()?.iter().try_for_each(|name| {
             let Some((class, _)) = self.class(name)? else { return Ok(()) };
+            let over = self.read(|view| bytes_over(view, name, &class.keep))?;
+            let rows_max = rows_max as u64;
+            let mut sweep = Sweep { runs: self, name, class: &class, now, rows_max, over, held: 0 };
+            sweep.leaving(&mut swept)?;
             if class.keep == Keep::default() {
                 return Ok(());
             }
-            let over = self.read(|view| bytes_over(view, name, &class.keep))?;
-            let rows_max = rows_max as u64;
-            let mut sweep = Sweep { runs: self, name, class: &class, now, rows_max, over };
             sweep.jobs(&mut tell, &mut swept)?;
             sweep.letters(&mut tell, &mut swept)
         });
@@ -189,45 +205,59 @@ impl Runs {
 }
 
 impl Sweep<'_> {
+    /// Removes what an earlier sweep has left of jobs.
+    fn leaving(&mut self, swept: &mut SweptRuns) -> Result<()> {
+        let prefix = index::leaving_of(self.name);
+        while swept.rows < self.rows_max {
+            let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
+            let job = self.runs.read(|view| make::job(view, &index::leaving_job(&key, &prefix)?))?;
+            self.parts(&job, swept)?;
+        }
+        Ok(())
+    }
+
     fn jobs(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
         let mut from = index::ended_of(self.name);
         while swept.rows < self.rows_max {
             let Some((key, found)) = self.runs.read(|view| self.find(view, &from))? else { return Ok(()) };
             from = [&key[..], &[0]].concat().into();
-            if let Some((job, why)) = found {
-                self.job(&job, why, tell, swept)?;
+            match found {
+                Found::Job(job, why) => {
+                    let runs = self.runs.read(|view| make::attempts(view, &job))?;
+                    tell(&Removal::Job { class: self.name, job: &job, runs: &runs, why })?;
+                    self.parts(&job, swept)?;
+                }
+                Found::Attempt => {}
+                Found::Held => self.held += 1,
             }
         }
         Ok(())
     }
 
-    /// The first run from this key on that is not kept, and its job if that has ended.
-    #[expect(clippy::type_complexity, reason = "a key, and what may be found under it")]
-    fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Option<(Job, Passed)>)>> {
+    /// The first run from this key on that is not kept, and what there is to do about it.
+    fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Found)>> {
         let prefix = index::ended_of(self.name);
         let until = prefix_end(&prefix);
-        let range = KeyRange { from, until: until.as_deref() };
-        let left = view.count(&RUN_INDEX, range)?;
-        let mut scan = view.rows(&RUN_INDEX, range)?;
+        let left = view.count(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+        let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
         let Some((key, _)) = scan.next()? else { return Ok(None) };
-        let id = index::last_run(key)?;
-        let Some(run) = make::find_run(view, id)? else { return Ok(Some((key.into(), None))) };
+        let Some(run) = make::find_run(view, index::last_run(key)?)? else {
+            return Ok(Some((key.into(), Found::Held)));
+        };
         let ended = run.ended.unwrap_or(self.now);
+        let left = left.saturating_sub(self.held);
         let Some(why) = passed(&self.class.keep, self.now, ended, left, self.over) else { return Ok(None) };
-        let job = make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some());
-        Ok(Some((key.into(), job.map(|job| (job, why)))))
+        let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
+            None => Found::Held,
+            Some(job) if job.latest != run.id => Found::Attempt,
+            Some(job) if is_open_below(view, &job, &run)? => Found::Held,
+            Some(job) => Found::Job(job, why),
+        };
+        Ok(Some((key.into(), found)))
     }
 
     /// Removes a job, part by part, until it is gone or enough was removed.
-    fn job(&mut self, job: &Job, why: Passed, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
-        let (runs, is_whole) = self.runs.read(|view| {
-            let runs = make::attempts(view, job)?;
-            let is_whole = is_whole(view, &runs)?;
-            Ok((runs, is_whole))
-        })?;
-        if is_whole {
-            tell(&Removal::Job { class: self.name, job, runs: &runs, why })?;
-        }
+    fn parts(&mut self, job: &Job, swept: &mut SweptRuns) -> Result<()> {
         while swept.rows < self.rows_max {
             let most = (self.rows_max - swept.rows).min(CUT_ROWS_MAX);
             let part = self.runs.read(|view| Part::of(view, job, most))?;
@@ -262,10 +292,25 @@ impl Sweep<'_> {
             for (table, from, until) in &part.ranges {
                 change.cut(table.clone(), KeyRange { from, until: until.as_deref() });
             }
+            // From the first part to the last nobody can retry the job: what is left of it does not fit together.
+            let leaving = index::leaving(&job.class, &job.id);
+            match part.is_last {
+                false => change.put(RUN_INDEX, leaving, Bytes::default()),
+                true => change.remove(RUN_INDEX, leaving),
+            }
             let mut single = 0;
             for (table, key) in &part.rows {
                 if rows.get(table, key)?.is_some() {
                     change.remove(table.clone(), key.clone());
+                    single += 1;
+                }
+            }
+            if let Some(key) = job.unique.filter(|_| part.is_last).map(|key| index::unique_key(&key)) {
+                // A newer job may have taken it since.
+                let holder = rows.get(&RUN_INDEX, &key)?;
+                if holder.as_deref().is_some_and(|row| row.get(8..) == Some(job.id.as_str().as_bytes())) {
+                    change.expect(RUN_INDEX, key.clone(), Seen::of(holder.as_deref()));
+                    change.remove(RUN_INDEX, key);
                     single += 1;
                 }
             }
@@ -385,8 +430,7 @@ impl Part {
     fn of(view: &View<'_>, job: &Job, most: u64) -> Result<Self> {
         let runs = make::attempts(view, job)?;
         let mut part = Self::default();
-        // The last attempt first: as long as it is whole, nothing of the job was removed.
-        for run in runs.iter().rev() {
+        for run in &runs {
             part.events +=
                 part.add_numbered(view, EVENTS, run.id, most, |first| event::event_key(run.id, first).into())?;
             part.add_numbered(view, STEPS, run.id, most, |first| {
@@ -454,7 +498,6 @@ impl Part {
             add_run(run, &mut self.rows);
         }
         if self.is_last {
-            self.rows.extend(job.unique.map(|key| (RUN_INDEX, index::unique_key(&key))));
             self.rows.push((JOBS, job.id.as_str().into()));
         }
     }
@@ -466,12 +509,44 @@ fn number_in(key: &[u8]) -> u64 {
     number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Whether nothing of a job with these runs was removed yet.
-fn is_whole(view: &View<'_>, runs: &[Run]) -> Result<bool> {
-    let Some(last) = runs.last() else { return Ok(false) };
-    let until = prefix_end(last.id.as_bytes());
-    let events = view.count(&EVENTS, KeyRange { from: last.id.as_bytes(), until: until.as_deref() })?;
-    Ok(events == last.events)
+/// Whether work that was derived from a job, whose latest run this is, has not ended.
+fn is_open_below(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    if latest.root == job.first { is_open_in_tree(view, job.first) } else { is_open_under(view, job.first) }
+}
+
+/// The same of a tree as a whole. All derived work of it has a mark, whatever is gone of those between.
+fn is_open_in_tree(view: &View<'_>, root: RunId) -> Result<bool> {
+    let prefix = index::derived_of(root);
+    let until = prefix_end(&prefix);
+    let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+    while let Some((_, first)) = scan.next()? {
+        let Some(run) = make::find_run(view, index::run_value(&first)?)? else { continue };
+        let is_open = match run.outcome() {
+            None => true,
+            Some(outcome) if outcome.is_success() => false,
+            // Perhaps another has followed it.
+            Some(_) => make::find_job(view, &run.job)?.is_some_and(|job| job.outcome.is_none()),
+        };
+        if is_open {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same of what is under a run, its retries included.
+fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
+    let mut above = vec![run];
+    while let Some(run) = above.pop() {
+        for key in make::marked(view, &index::children(run), usize::MAX)? {
+            let Some(run) = make::find_run(view, index::last_run(&key)?)? else { continue };
+            if run.outcome().is_none() {
+                return Ok(true);
+            }
+            above.push(run.id);
+        }
+    }
+    Ok(false)
 }
 
 fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {

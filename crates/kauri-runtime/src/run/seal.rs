@@ -123,6 +123,9 @@ pub(super) fn follow(
     input: Input<'_>,
     due: Option<Timestamp>,
 ) -> Result<Run> {
+    if block.row(&RUN_INDEX, &index::leaving(&job.class, &job.id))?.is_some() {
+        return Err(RunFault::Leaving(job.id).into());
+    }
     let now = block.now().wall;
     let id = fresh_id(block, shared)?;
     let origin = Origin::Retry { of: failed.id, attempt: failed.attempt().saturating_add(1) };

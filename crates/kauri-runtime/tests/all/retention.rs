@@ -7,14 +7,17 @@ use std::time::Duration;
 use kauri_disk::MemoryDisk;
 use kauri_disk::testing::{Call, TwistedDisk};
 use kauri_runtime::run::{
-    Artifacts, Class, EventSink, Files, Keep, Removal, Retry, RunFault, Runs, Submission, SweptRuns,
+    Artifacts, Class, EventDraft, EventSink, FanOut, Files, Halt, Keep, LiveRun, Outcome, Removal, Retry, RunFault,
+    Runs, State, Submission, SweptRuns,
 };
 use kauri_runtime::substrate::{Change, KeyRange, Limits, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Error, Policy, Result, Runtime};
 use kauri_tree::Store;
+use kauri_wire::pack::MapBuf;
+use kauri_wire::run::{Event, EventType};
 
-use crate::runs::{CREW, log, well};
+use crate::runs::{CREW, crew, log, setup_with, submit, well};
 
 /// A store at whose commits somebody looks, and one of which may fail.
 struct Watched {
@@ -91,7 +94,7 @@ fn filled(jobs: usize, events: usize) -> Store {
     for number in 0..jobs {
         runs.submit(&Submission::new("work", "an input").once(number.to_string())).unwrap();
     }
-    let mut worker = runtime.run_worker(CREW, Policy::default(), move |live: &mut kauri_runtime::run::LiveRun| {
+    let mut worker = runtime.run_worker(CREW, Policy::default(), move |live: &mut LiveRun| {
         for number in 0..10 {
             live.append(&vec![log("a line of the log"); events / 10])?;
             live.step(&format!("step {number}"), |_| Ok(b"a result".to_vec()))?;
@@ -246,4 +249,165 @@ fn file_that_is_put_while_files_are_listed_keeps_its_bytes() {
         assert!(files.artifacts().is_whole(kept.digest).unwrap(), "and found by the next collection");
     }
     panic!("a collection lists names a few times at most");
+}
+
+/// Keeps what has ended for a day, and nothing longer.
+const DAY: Duration = Duration::from_hours(24);
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+fn day() -> Keep {
+    Keep { time: Some(DAY), ..Keep::default() }
+}
+
+#[test]
+fn job_is_as_old_as_its_latest_run() {
+    let (setup, runs) = setup_with(&Class { keep: day(), retry: Retry::never(), ..Class::new(CREW) });
+    let job = submit(&runs);
+    crew(&setup, |_| Err(Halt::Failed("on Monday".into()))).drain().unwrap();
+    setup.advance(4 * DAY_MS);
+    // It failed long ago and nobody swept; somebody retries it, and it succeeds.
+    let again = runs.retry(job.run).unwrap();
+    crew(&setup, well).drain().unwrap();
+    setup.advance(DAY_MS - 1);
+    assert_eq!(runs.sweep(1000).unwrap(), SweptRuns::default());
+    assert_eq!(runs.attempts(&job.job).unwrap().len(), 2);
+    assert!(runs.verify(job.run).unwrap() && runs.verify(again.id).unwrap());
+    setup.advance(1);
+    assert_eq!(runs.sweep(1000).unwrap().runs, 2);
+}
+
+#[test]
+fn of_runs_that_are_too_many_the_job_goes_that_ended_first_not_the_one_that_began_first() {
+    let keep = Keep { runs: Some(2), ..Keep::default() };
+    let (setup, runs) = setup_with(&Class { keep, retry: Retry::never(), ..Class::new(CREW) });
+    let retried = submit(&runs);
+    crew(&setup, |_| Err(Halt::Failed("once".into()))).drain().unwrap();
+    setup.advance(1);
+    let other = submit(&runs);
+    crew(&setup, well).drain().unwrap();
+    setup.advance(1);
+    runs.retry(retried.run).unwrap();
+    crew(&setup, well).drain().unwrap();
+    assert_eq!(runs.sweep(1000).unwrap().jobs, 1);
+    assert!(runs.job(&other.job).is_err());
+    assert_eq!(runs.attempts(&retried.job).unwrap().len(), 2);
+}
+
+/// Asks for derived work of the same class.
+fn enqueue(live: &mut LiveRun, what: &str) -> std::result::Result<(), Halt> {
+    let mut params = MapBuf::new();
+    params.put("what", what);
+    let payload = Event::Enqueue { target: "work", params: params.view(), source: None, category: None };
+    let payload = payload.payload().view().encode();
+    live.append(&[EventDraft { kind: EventType::Enqueue, ts: 1, payload }])?;
+    Ok(())
+}
+
+#[test]
+fn job_stays_until_all_that_was_derived_from_it_has_ended() {
+    let fan_out = FanOut { depth_max: 5, parallel: 10, ..FanOut::default() };
+    let class = Class { keep: day(), retry: Retry::never(), fan_out, ..Class::new(CREW) };
+    let (setup, runs) = setup_with(&class);
+    let root = submit(&runs).run;
+    // A chain: each asks for the next and ends, and the third waits to be told to go on.
+    let mut worker = crew(&setup, |live| {
+        match live.run().depth {
+            depth @ (0 | 1) => enqueue(live, &depth.to_string())?,
+            2 => {
+                live.wait_for_signal("go")?;
+                enqueue(live, "late")?;
+                // The same as another asked for long ago.
+                enqueue(live, "1")?;
+            }
+            _ => {}
+        }
+        well(live)
+    });
+    worker.drain().unwrap();
+    setup.advance(10 * DAY_MS);
+    assert_eq!(runs.sweep(1000).unwrap(), SweptRuns::default(), "one of the tree goes on");
+    let waits = runs.list(None, 10).unwrap().into_iter().find(|run| run.state == State::Parked).unwrap();
+    assert_eq!((waits.depth, runs.lineage(waits.id).unwrap().ancestors.len()), (2, 2));
+    runs.signal(waits.id, "go", b"").unwrap();
+    worker.drain().unwrap();
+    let tree = runs.tree(root).unwrap();
+    assert_eq!((tree.runs.len(), tree.counts().len()), (4, 1), "one more was made, and none twice: {tree:?}");
+    // Those that ended long ago go, from below; the first of all stays as long as the last goes on.
+    let late = tree.runs.last().unwrap().id;
+    assert_eq!(runs.run(late).unwrap().depth, 3);
+    while runs.sweep(1000).unwrap().rows > 0 {}
+    assert_eq!(runs.list(None, 10).unwrap().iter().map(|run| run.depth).collect::<Vec<_>>(), [2, 3]);
+    setup.advance(DAY_MS);
+    while runs.sweep(1000).unwrap().rows > 0 {}
+    assert!(runs.list(None, 10).unwrap().is_empty());
+    let rows = setup.runtime.substrate().snapshot().unwrap();
+    assert_eq!(rows.count(&"run_index".into(), KeyRange::ALL).unwrap(), 1, "the class");
+}
+
+#[test]
+fn tree_whose_first_job_ended_long_ago_can_be_cancelled_by_it() {
+    let fan_out = FanOut { depth_max: 5, parallel: 10, ..FanOut::default() };
+    let class = Class { keep: day(), retry: Retry::never(), fan_out, ..Class::new(CREW) };
+    let (setup, runs) = setup_with(&class);
+    let root = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        match live.run().depth {
+            depth @ (0 | 1) => enqueue(live, &depth.to_string())?,
+            _ => drop(live.wait_for_signal("never")?),
+        }
+        well(live)
+    });
+    worker.drain().unwrap();
+    setup.advance(10 * DAY_MS);
+    while runs.sweep(1000).unwrap().rows > 0 {}
+    let cancelled = runs.cancel(root).unwrap();
+    assert_eq!((cancelled.sealed, cancelled.ended), (1, 2));
+}
+
+#[test]
+fn key_that_a_newer_job_has_taken_stays_when_the_older_one_goes() {
+    let (setup, runs) = setup_with(&Class { keep: day(), retry: Retry::never(), ..Class::new(CREW) });
+    let job = || Submission::new("work", "").once_within("k", DAY / 2);
+    let old = runs.submit(&job()).unwrap();
+    crew(&setup, well).drain().unwrap();
+    setup.advance(DAY_MS - 1);
+    let new = runs.submit(&job()).unwrap();
+    assert!(new.is_new && new.job != old.job);
+    setup.advance(1);
+    assert_eq!(runs.sweep(1000).unwrap().jobs, 1);
+    let again = runs.submit(&job()).unwrap();
+    assert_eq!((again.is_new, again.job), (false, new.job));
+}
+
+#[test]
+fn job_of_which_a_part_is_gone_cannot_be_retried_and_goes_whatever_is_kept_then() {
+    let (setup, runs) = setup_with(&Class { keep: day(), retry: Retry::never(), ..Class::new(CREW) });
+    let job = runs.submit(&Submission::new("work", "").once("k")).unwrap();
+    let mut worker = crew(&setup, |live| {
+        live.append(&vec![log("a line"); 100])?;
+        live.step("charge", |_| Ok(Vec::new()))?;
+        Err(Halt::Failed("after all that".into()))
+    });
+    worker.drain().unwrap();
+    setup.advance(DAY_MS);
+    let part = runs.sweep(10).unwrap();
+    assert!(part.rows > 0 && part.jobs == 0, "{part:?}");
+    for refused in [runs.retry(job.run), runs.retry_from(job.run, "charge", None)] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, Error::Run(RunFault::Leaving(id)) if *id == job.job), "{refused}");
+        assert!(refused.to_string().contains("is being removed"), "{refused}");
+    }
+    // Its key is free, and who takes it keeps it.
+    let new = runs.submit(&Submission::new("work", "").once("k")).unwrap();
+    assert!(new.is_new);
+    // What is kept now is no matter: half a job is of no use.
+    runs.define("work", &Class { retry: Retry::never(), ..Class::new(CREW) }).unwrap();
+    let mut jobs = 0;
+    for _ in 0..100 {
+        jobs += runs.sweep(10).unwrap().jobs;
+    }
+    assert_eq!((jobs, runs.job(&job.job).is_err()), (1, true));
+    assert_eq!(runs.submit(&Submission::new("work", "").once("k")).unwrap().job, new.job);
+    runs.cancel(new.run).unwrap();
+    assert_eq!(runs.run(new.run).unwrap().outcome(), Some(Outcome::Cancelled));
 }
