@@ -54,8 +54,8 @@ impl Observer for Tracing {
                 );
             }
             Observation::RunsSwept { swept } => {
-                let SweptRuns { jobs, runs, events, bytes, dead_letters, .. } = **swept;
-                info!(jobs, runs, events, bytes, dead_letters, "runs swept");
+                let SweptRuns { jobs, runs, events, artifacts, bytes, dead_letters, .. } = **swept;
+                info!(jobs, runs, events, artifacts, bytes, dead_letters, "runs swept");
             }
             Observation::Swept { rows } => debug!(rows, "ids forgotten"),
         }

@@ -28,6 +28,8 @@ pub enum RunFault {
     Followed(RunId),
     /// The job is kept no longer, and a part of it is gone already: it cannot be retried.
     Leaving(JobId),
+    /// The events of the run are kept no longer.
+    EventsRemoved(RunId),
     /// The lineage of a run does not fit that of its parent.
     Lineage {
         /// The run.
@@ -68,6 +70,12 @@ impl fmt::Display for RunFault {
                 write!(
                     f,
                     "expected job {job} to be kept, found that it is being removed because its class keeps it no longer"
+                )
+            }
+            Self::EventsRemoved(run) => {
+                write!(
+                    f,
+                    "expected the events of run {run}, found that they were removed because its class keeps them no longer"
                 )
             }
             Self::Lineage { run, expected } => write!(f, "the lineage of run {run} is wrong: expected {expected}"),

@@ -3,7 +3,7 @@
 //! A job goes as a whole, once it has ended: first the events and steps of its runs, in ranges, of which the store drops whole parts at once;
 //! then its runs with what they are found by, then the job. Each commit removes at most so many rows, and each sweep too: what it, or a
 //! crash, leaves of a job is swept next time: the first commit marks the job as leaving, and the last removes the mark with its row. A job
-//! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collect`].
+//! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collector`].
 //!
 //! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
 //! job of their tree when they ask for more, and are cancelled through those above them.
@@ -11,22 +11,24 @@
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kauri_wire::{InboxKey, Key, RunId, Timestamp, WorkerId};
 
-use super::artifact::KeepError;
-use super::class::{Class, Keep};
+use super::artifact::Digest;
+use super::class::{Class, Keep, Limits};
 use super::event;
-use super::files::Files;
-use super::index;
+use super::files::{Files, KeptFile};
+use super::index::{self, Weight};
 use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::Runs;
+use super::share::Share;
 use super::step;
 use crate::dead_letter::DeadLetter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::read::{Read, View};
@@ -35,10 +37,10 @@ use crate::schema::{DEAD_LETTER, EVENTS, INPUTS, JOBS, RUN_INDEX, RUNS, STEPS};
 use crate::substrate::{Bytes, Change, KeyRange, Seen, TableName, prefix_end};
 
 /// The most rows that one commit cuts out in ranges: few pages are touched for them, and some hundreds are given back.
-const CUT_ROWS_MAX: u64 = 16_384;
+pub(super) const CUT_ROWS_MAX: u64 = 16_384;
 /// The most runs whose rows one commit removes one by one, and the most dead letters.
 const COMMIT_RUNS_MAX: usize = 64;
-const COMMIT_LETTERS_MAX: usize = 512;
+pub(super) const COMMIT_LETTERS_MAX: usize = 512;
 
 /// What a sweep removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,9 +50,11 @@ pub struct SweptRuns {
     pub jobs: u64,
     /// Runs that are gone with them.
     pub runs: u64,
-    /// Events that those had.
+    /// Events that are gone, with their runs or before them.
     pub events: u64,
-    /// Bytes that those had, artifacts included.
+    /// Artifacts that runs named, and that are gone with these or before them.
+    pub artifacts: u64,
+    /// Bytes that all those had, artifacts included.
     pub bytes: u64,
     /// Dead letters that are gone.
     pub dead_letters: u64,
@@ -94,6 +98,24 @@ pub enum Removal<'a> {
         /// Why it goes.
         why: Passed,
     },
+    /// The events of a run, which is kept itself.
+    Events {
+        /// Its class.
+        class: &'a str,
+        /// The run.
+        run: &'a Run,
+        /// Why they go.
+        why: Passed,
+    },
+    /// The artifacts of a run, which is kept itself, and the files beside it.
+    Artifacts {
+        /// Its class.
+        class: &'a str,
+        /// The run.
+        run: &'a Run,
+        /// Why they go.
+        why: Passed,
+    },
     /// A dead letter of the worker that drives a class.
     DeadLetter {
         /// The class.
@@ -105,26 +127,34 @@ pub enum Removal<'a> {
         /// Why it goes.
         why: Passed,
     },
+    /// A file beside a run that is gone, or whose artifacts are.
+    File {
+        /// The run.
+        run: RunId,
+        /// The file.
+        file: &'a KeptFile,
+    },
+    /// The bytes of an artifact that nothing names any more.
+    Artifact {
+        /// What they are called.
+        digest: Digest,
+        /// How many they are.
+        size_bytes: u64,
+    },
 }
 
-/// What was removed beside the store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Collected {
-    /// Files beside runs that are gone.
-    pub files: u64,
-    /// Artifacts that nothing names.
-    pub artifacts: u64,
-}
-
-type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
+pub(super) type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
 
 /// One class being swept.
-struct Sweep<'a> {
-    runs: &'a Runs,
-    name: &'a str,
-    class: &'a Class,
-    now: Timestamp,
-    rows_max: u64,
+pub(super) struct Sweep<'a> {
+    pub(super) runs: &'a Runs,
+    pub(super) files: Option<&'a Files>,
+    /// How many bytes runs have in files.
+    pub(super) beside: &'a BTreeMap<RunId, u64>,
+    pub(super) name: &'a str,
+    pub(super) class: &'a Class,
+    pub(super) now: Timestamp,
+    pub(super) rows_max: u64,
     /// How many bytes there are too many.
     over: u64,
     /// How many runs cannot go yet, of those that were looked at.
@@ -155,56 +185,84 @@ impl Runs {
     ///
     /// # Errors
     /// As for `sweep`, and what `tell` says.
-    pub fn sweep_telling(
+    pub fn sweep_telling(&self, rows_max: usize, tell: impl FnMut(&Removal<'_>) -> Result<()>) -> Result<SweptRuns> {
+        self.sweep_all(None, rows_max, tell)
+    }
+
+    /// As [`sweep_telling`](Self::sweep_telling), where files are kept beside runs: their bytes count, as far as they were put or
+    /// [collected](Self::collector) since the program began.
+    ///
+    /// # Errors
+    /// As for `sweep_telling`.
+    pub fn sweep_beside(
         &self,
+        files: &Files,
+        rows_max: usize,
+        tell: impl FnMut(&Removal<'_>) -> Result<()>,
+    ) -> Result<SweptRuns> {
+        self.sweep_all(Some(files), rows_max, tell)
+    }
+
+    fn sweep_all(
+        &self,
+        files: Option<&Files>,
         rows_max: usize,
         mut tell: impl FnMut(&Removal<'_>) -> Result<()>,
     ) -> Result<SweptRuns> {
-        let now = self.runtime().now().wall;
+        let (now, rows_max) = (self.runtime().now().wall, rows_max as u64);
+        let beside = files.map(Files::bytes_by_run).unwrap_or_default();
         let mut swept = SweptRuns::default();
         let done = self.classes()?.iter().try_for_each(|name| {
             let Some((class, _)) = self.class(name)? else { return Ok(()) };
-            let over = self.read(|view| bytes_over(view, name, &class.keep))?;
-            let rows_max = rows_max as u64;
-            let mut sweep = Sweep { runs: self, name, class: &class, now, rows_max, over, held: 0 };
-            sweep.leaving(&mut swept)?;
-            if class.keep == Keep::default() {
-                return Ok(());
-            }
-            sweep.jobs(&mut tell, &mut swept)?;
-            sweep.letters(&mut tell, &mut swept)
+            let beside = &beside;
+            let mut sweep = Sweep { runs: self, files, beside, name, class: &class, now, rows_max, over: 0, held: 0 };
+            sweep.class(&mut tell, &mut swept)
         });
         let shared = self.shared();
         shared.metrics.add(Counter::JobsSwept, swept.jobs);
+        shared.metrics.add(Counter::EventsSwept, swept.events);
+        shared.metrics.add(Counter::ArtifactsSwept, swept.artifacts);
         shared.metrics.add(Counter::LettersSwept, swept.dead_letters);
         if swept.rows > 0 {
             shared.observe(&Observation::RunsSwept { swept: &swept });
         }
         done.map(|()| swept)
     }
-
-    /// Removes files beside runs that are gone, and artifacts that no event and no file names. Runs may go on meanwhile.
-    ///
-    /// # Errors
-    /// If the disk or the substrate fails.
-    pub fn collect(&self, files: &Files) -> std::result::Result<Collected, KeepError> {
-        let words = |error: Error| KeepError::Io(std::io::Error::other(error.to_string()));
-        let mut collected = Collected::default();
-        for run in files.runs()? {
-            if self.read(|view| make::find_run(view, run)).map_err(words)?.is_none() {
-                collected.files += files.forget(run)?;
-            }
-        }
-        let look = || files.live();
-        collected.artifacts = files.artifacts().collect_after(look, |kept, digest| {
-            let named = self.read(|view| make::marked(view, &index::artifacts(&digest), 1)).map_err(words)?;
-            Ok(kept.contains(&digest) || !named.is_empty())
-        })?;
-        Ok(collected)
-    }
 }
 
 impl Sweep<'_> {
+    fn class(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
+        self.leaving(swept)?;
+        if self.class.keep == Keep::default() {
+            return Ok(());
+        }
+        // What is gone of runs before they go does not count for their bytes.
+        self.shares(Share::Events, tell, swept)?;
+        self.shares(Share::Artifacts, tell, swept)?;
+        self.over = self.runs.read(|view| self.bytes_over(view))?;
+        self.jobs(tell, swept)?;
+        self.letters(tell, swept)
+    }
+
+    /// How many bytes a run has in files.
+    pub(super) fn bytes_beside(&self, run: RunId) -> u64 {
+        self.beside.get(&run).copied().unwrap_or(0)
+    }
+
+    /// How many bytes the ended runs of the class have beyond what is kept. Looks at one short row for each.
+    fn bytes_over(&self, view: &View<'_>) -> Result<u64> {
+        let Some(most) = self.class.keep.bytes else { return Ok(0) };
+        let prefix = index::ended_of(self.name);
+        let until = prefix_end(&prefix);
+        let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+        let mut bytes = 0_u64;
+        while let Some((key, value)) = scan.next()? {
+            let beside = self.bytes_beside(index::last_run(key)?);
+            bytes = bytes.saturating_add(Weight::decode(&value)?.bytes).saturating_add(beside);
+        }
+        Ok(bytes.saturating_sub(most))
+    }
+
     /// Removes what an earlier sweep has left of jobs.
     fn leaving(&mut self, swept: &mut SweptRuns) -> Result<()> {
         let prefix = index::leaving_of(self.name);
@@ -246,7 +304,8 @@ impl Sweep<'_> {
         };
         let ended = run.ended.unwrap_or(self.now);
         let left = left.saturating_sub(self.held);
-        let Some(why) = passed(&self.class.keep, self.now, ended, left, self.over) else { return Ok(None) };
+        let limits = self.class.keep.of_runs();
+        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(None) };
         let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
             None => Found::Held,
             Some(job) if job.latest != run.id => Found::Attempt,
@@ -260,11 +319,12 @@ impl Sweep<'_> {
     fn parts(&mut self, job: &Job, swept: &mut SweptRuns) -> Result<()> {
         while swept.rows < self.rows_max {
             let most = (self.rows_max - swept.rows).min(CUT_ROWS_MAX);
-            let part = self.runs.read(|view| Part::of(view, job, most))?;
+            let part = self.runs.read(|view| Part::of(view, job, most, self.beside))?;
             let Some(rows) = self.remove(job, &part)? else { return Ok(()) };
             self.over = self.over.saturating_sub(part.bytes);
             swept.rows += rows;
             swept.events += part.events;
+            swept.artifacts += part.artifacts;
             swept.runs += part.runs;
             swept.bytes += part.bytes;
             if part.is_last {
@@ -355,7 +415,8 @@ impl Sweep<'_> {
         let (from, until) = inbox_range(self.class.worker);
         let range = KeyRange { from: &from, until: until.as_deref() };
         let mut left = view.count(&DEAD_LETTER, range)?;
-        let mut over = match self.class.keep.bytes {
+        let limits = self.class.keep.of_letters();
+        let mut over = match limits.bytes {
             Some(most) => letter_bytes(view, self.class.worker)?.saturating_sub(most),
             None => 0,
         };
@@ -364,7 +425,7 @@ impl Sweep<'_> {
         while found.len() < COMMIT_LETTERS_MAX {
             let Some((key, row)) = scan.next()? else { break };
             let letter = DeadLetter::decode(&row)?;
-            let Some(why) = passed(&self.class.keep, self.now, letter.failed_at, left, over) else { break };
+            let Some(why) = passed(&limits, self.now, letter.failed_at, left, over) else { break };
             (left, over) = (left - 1, over.saturating_sub(row.len() as u64));
             found.push((inbox_key(key)?, letter, why));
         }
@@ -373,29 +434,15 @@ impl Sweep<'_> {
 }
 
 /// Which limit something has passed that ended then, when there are so many from it on, with so many bytes too many.
-fn passed(keep: &Keep, now: Timestamp, ended: Timestamp, left: u64, over: u64) -> Option<Passed> {
+pub(super) fn passed(limits: &Limits, now: Timestamp, ended: Timestamp, left: u64, over: u64) -> Option<Passed> {
     let age = now.0.saturating_sub(ended.0);
-    if keep.time.is_some_and(|time| u128::try_from(age).unwrap_or(0) >= time.as_millis()) {
+    if limits.time.is_some_and(|time| u128::try_from(age).unwrap_or(0) >= time.as_millis()) {
         return Some(Passed::Time);
     }
-    if keep.runs.is_some_and(|most| left > most) {
+    if limits.count.is_some_and(|most| left > most) {
         return Some(Passed::Number);
     }
     (over > 0).then_some(Passed::Bytes)
-}
-
-/// How many bytes the ended runs of a class have beyond what is kept. Looks at one short row for each.
-fn bytes_over(view: &View<'_>, class: &str, keep: &Keep) -> Result<u64> {
-    let Some(most) = keep.bytes else { return Ok(0) };
-    let prefix = index::ended_of(class);
-    let until = prefix_end(&prefix);
-    let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
-    let mut bytes = 0_u64;
-    while let Some((_, value)) = scan.next()? {
-        let damaged = || Error::damaged("run_index", "the bytes of a run that has ended");
-        bytes = bytes.saturating_add(u64::from_le_bytes(value[..].try_into().map_err(|_| damaged())?));
-    }
-    Ok(bytes.saturating_sub(most))
 }
 
 fn letter_bytes(view: &View<'_>, worker: WorkerId) -> Result<u64> {
@@ -418,6 +465,8 @@ struct Part {
     /// How many rows are in the ranges, and how many of them are events.
     cut: u64,
     events: u64,
+    /// How many artifacts are named no longer.
+    artifacts: u64,
     /// How many runs are gone with it, and how many bytes they had.
     runs: u64,
     bytes: u64,
@@ -427,7 +476,7 @@ struct Part {
 
 impl Part {
     /// The next part of a job, with ranges of at most so many rows. What others are found by goes last.
-    fn of(view: &View<'_>, job: &Job, most: u64) -> Result<Self> {
+    fn of(view: &View<'_>, job: &Job, most: u64, beside: &BTreeMap<RunId, u64>) -> Result<Self> {
         let runs = make::attempts(view, job)?;
         let mut part = Self::default();
         for run in &runs {
@@ -438,11 +487,12 @@ impl Part {
             })?;
             for key in part.add_marks(view, &index::artifacts_of(run.id), most)? {
                 part.rows.push((RUN_INDEX, index::artifact_in(&key, run.id)?));
+                part.artifacts += 1;
             }
         }
         part.add_marks(view, &index::derived_of(job.first), most)?;
         if part.cut < most {
-            part.add_ends(job, &runs);
+            part.add_ends(view, job, &runs, beside)?;
         }
         Ok(part)
     }
@@ -489,17 +539,19 @@ impl Part {
     }
 
     /// Adds what runs are found by, whole runs only; and the job with the last of them, so that what is left is found.
-    fn add_ends(&mut self, job: &Job, runs: &[Run]) {
+    fn add_ends(&mut self, view: &View<'_>, job: &Job, runs: &[Run], beside: &BTreeMap<RunId, u64>) -> Result<()> {
         self.is_last = runs.len() <= COMMIT_RUNS_MAX;
         // The last attempt goes with the job.
         for run in runs.iter().take(COMMIT_RUNS_MAX) {
             self.runs += 1;
-            self.bytes = self.bytes.saturating_add(run.bytes);
+            let beside = beside.get(&run.id).copied().unwrap_or(0);
+            self.bytes = self.bytes.saturating_add(weight(view, run)?.bytes).saturating_add(beside);
             add_run(run, &mut self.rows);
         }
         if self.is_last {
             self.rows.push((JOBS, job.id.as_str().into()));
         }
+        Ok(())
     }
 }
 
@@ -549,6 +601,13 @@ fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
     Ok(false)
 }
 
+/// What a run weighs that has ended: less than its row says, if a share of it is gone.
+fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
+    let key = run.ended.map(|ended| index::ended(&run.class, ended, run.id));
+    let found = key.map(|key| view.row(&RUN_INDEX, &key)).transpose()?.flatten();
+    found.map_or(Ok(Weight::of(run)), |value| Weight::decode(&value))
+}
+
 fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     let id = Bytes::from(run.id.as_bytes());
     rows.push((INPUTS, id.clone()));
@@ -556,6 +615,7 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     let mut index = |key| rows.push((RUN_INDEX, key));
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
+    index(index::removed(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

@@ -88,7 +88,7 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     run.message = 0;
     stage_run(block, run)?;
     unmark(block, &index::running(run.id))?;
-    block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
+    block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&index::Weight::of(run).encode()))?;
     signal::clear(block, run.id)?;
     match pause_before_another(block, job.deadline, run, ending.outcome)? {
         Some(pause) => {

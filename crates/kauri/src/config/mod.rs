@@ -18,8 +18,11 @@
 //! takeover = "crash"          # or "resume"
 //! retry = { attempts = 3, pause = "1s", pause_max = "5m", on = ["script_error", "executor_crash", "timed_out"] }
 //! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # or every = "5m"
-//! keep = { time = "30d", runs = 10000, bytes = 1000000000 }
+//! keep = { time = "30d", runs = 10000, bytes = 1000000000, events = { time = "7d" }, artifacts = { count = 100 } }
 //! ```
+//!
+//! `keep.events`, `keep.artifacts` and `keep.dead_letters` have `time`, `count` and `bytes`: events and artifacts may go before their runs do,
+//! and the count is then of runs that have theirs; dead letters are kept as runs are, unless something is said of them.
 //!
 //! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
 //! that text itself; any other `$` stays as it is.
@@ -34,7 +37,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kauri_runtime::run::script::Protocol;
-use kauri_runtime::run::{Keep, Outcomes, Retry, Takeover};
+use kauri_runtime::run::{Keep, Limits, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 
@@ -251,7 +254,15 @@ fn retry_json(retry: &Retry) -> Value {
 }
 
 fn keep_json(keep: &Keep) -> Value {
-    serde_json::json!({ "time": keep.time.map(show_span), "runs": keep.runs, "bytes": keep.bytes })
+    let limits = |limits: &Limits| serde_json::json!({ "time": limits.time.map(show_span), "count": limits.count, "bytes": limits.bytes });
+    serde_json::json!({
+        "time": keep.time.map(show_span),
+        "runs": keep.runs,
+        "bytes": keep.bytes,
+        "events": limits(&keep.events),
+        "artifacts": limits(&keep.artifacts),
+        "dead_letters": keep.dead_letters.as_ref().map(limits),
+    })
 }
 
 impl ScheduleConfig {

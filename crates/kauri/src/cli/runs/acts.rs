@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kauri::control::{AskError, Code, Fault, run_json};
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::Look;
+use kauri::runtime::run::{Run, RunFault};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
@@ -183,9 +184,16 @@ pub(super) fn tail(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl 
 fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let mut from = args.from;
     loop {
-        let read =
-            |look: &Look<'_>| some(look.run(args.run).and_then(|run| Ok((look.events(args.run, from, PAGE)?, run))));
-        let (events, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
+        let read = |look: &Look<'_>| {
+            some(look.run(args.run).and_then(|run| {
+                let is_removed = look.removed(run.id)?.events;
+                Ok((look.events(run.id, from, PAGE)?, is_removed, run))
+            }))
+        };
+        let (events, is_removed, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
+        if is_removed {
+            return Err(events_removed(run.id, json, out));
+        }
         for event in &events {
             let event = event.to_json(&run).map_err(|error| Trouble::Wrong(error.to_string()))?;
             print(&event, args.zone, json, out)?;
@@ -196,6 +204,12 @@ fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write)
             return if run.outcome().is_some() { Ok(()) } else { Err(idle(&run_json(&run))) };
         }
     }
+}
+
+/// Says that the events of a run are kept no longer.
+pub(super) fn events_removed(run: RunId, json: bool, out: &mut impl Write) -> Trouble {
+    let words = RunFault::EventsRemoved(run).to_string();
+    said(AskError::Fault(Fault::new(Code::Refused, words)), json, out)
 }
 
 fn idle(run: &Value) -> Trouble {
@@ -236,7 +250,7 @@ pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl 
     // A run that fails and is to be retried is followed in the commit that ends it: so the last attempt says whether the job has ended.
     let job = lineage.run.job.clone();
     let attempts = lineage.descendants.into_iter().filter(|run| run.job == job).chain([lineage.run]);
-    let last = attempts.max_by_key(kauri::runtime::run::Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
+    let last = attempts.max_by_key(Run::attempt).map(|run| run_json(&run)).unwrap_or_default();
     if last["outcome"].is_null() { Err(idle(&last)) } else { ended(&last, None, args.zone, json, out) }
 }
 

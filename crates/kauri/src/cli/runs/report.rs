@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
-use kauri::runtime::run::Run;
+use kauri::runtime::run::{Removed, Run};
 use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ pub(super) struct Report {
     log: VecDeque<String>,
     artifacts: Vec<Value>,
     error: Option<Value>,
+    removed: Removed,
 }
 
 pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
@@ -36,8 +37,8 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     let others = lineage.ancestors.into_iter().chain(lineage.descendants);
     let mut attempts: Vec<Run> = others.filter(|other| other.job == run.job).chain([run.clone()]).collect();
     attempts.sort_by_key(Run::attempt);
-    let mut report =
-        Report { run, attempts, counts: BTreeMap::new(), log: VecDeque::new(), artifacts: Vec::new(), error: None };
+    let (counts, log, artifacts, removed) = (BTreeMap::new(), VecDeque::new(), Vec::new(), look.removed(id)?);
+    let mut report = Report { run, attempts, counts, log, artifacts, error: None, removed };
     let mut from = 1;
     loop {
         let events = look.events(id, from, PAGE)?;
@@ -78,6 +79,8 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "artifacts": report.artifacts,
             "log": report.log,
             "error": report.error,
+            "events_removed": report.removed.events,
+            "artifacts_removed": report.removed.artifacts,
         });
         return Ok(writeln!(out, "{value}")?);
     }
@@ -93,7 +96,15 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
         }
     }
     let counts: Vec<String> = report.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    writeln!(out, "said     {}", if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") })?;
+    let said = match report.removed.events {
+        true => format!("{} events, which are kept no longer", report.run.events),
+        false if counts.is_empty() => "nothing".to_owned(),
+        false => counts.join(", "),
+    };
+    writeln!(out, "said     {said}")?;
+    if report.removed.artifacts {
+        writeln!(out, "         its artifacts and files are kept no longer")?;
+    }
     for artifact in &report.artifacts {
         let name = artifact["name"].as_str().unwrap_or_default();
         writeln!(out, "artifact {} ({} bytes)", plain(name), artifact["size_bytes"])?;
