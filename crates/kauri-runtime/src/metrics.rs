@@ -96,6 +96,14 @@ counters! {
     Swept swept;
     /// Jobs with their runs removed by sweeps.
     JobsSwept jobs_swept;
+    /// Events removed by sweeps, with their runs or before them.
+    EventsSwept events_swept;
+    /// Names of artifacts removed by sweeps, with their runs or before them.
+    ArtifactsSwept artifacts_swept;
+    /// Artifacts whose bytes were removed, because nothing named them any more.
+    ArtifactsCollected artifacts_collected;
+    /// Files beside runs that were removed.
+    FilesCollected files_collected;
     /// Dead letters removed by sweeps.
     LettersSwept letters_swept;
     /// Runs that ended with a success.

@@ -56,8 +56,8 @@ impl Observer for Tracing {
             }
             Observation::RunReported { run, report } => tell_report(run, report),
             Observation::RunsSwept { swept } => {
-                let SweptRuns { jobs, runs, events, bytes, dead_letters, .. } = **swept;
-                info!(jobs, runs, events, bytes, dead_letters, "runs swept");
+                let SweptRuns { jobs, runs, events, artifacts, bytes, dead_letters, .. } = **swept;
+                info!(jobs, runs, events, artifacts, bytes, dead_letters, "runs swept");
             }
             Observation::Swept { rows } => debug!(rows, "ids forgotten"),
         }

@@ -2,10 +2,10 @@
 
 use kauri_ledger::{AuditNote, Ledger};
 use kauri_runtime::Error;
-use kauri_runtime::run::{Collected, Files, Removal, Runs, SweptRuns};
+use kauri_runtime::run::{Collected, Collector, Files, KeepError, Removal, Run, Runs, SweptRuns};
 
 /// Removes what the classes of jobs keep no longer, up to about so many rows, as [`Runs::sweep`] does; and artifacts that nothing names any
-/// more, if there are `files`. Each job and dead letter is noted in the audit before it is removed, and what was collected after.
+/// more, if there are `files`. Each thing is noted in the audit before it is removed.
 ///
 /// # Errors
 /// What the store, the disk or the audit says. What cannot be noted is not removed.
@@ -14,22 +14,37 @@ pub fn sweep(
     ledger: &Ledger,
     files: Option<&Files>,
     rows_max: usize,
-) -> Result<(SweptRuns, Collected), Box<dyn std::error::Error>> {
-    let swept = runs.sweep_telling(rows_max, |removal| {
-        ledger.audit().append(&note(removal)).map(drop).map_err(|error| Error::Substrate(error.to_string().into()))
-    })?;
-    let collected = files.map(|files| runs.collect(files)).transpose()?.unwrap_or_default();
-    if collected != Collected::default() {
-        let note = AuditNote::new("ARTIFACTS_COLLECTED").with("files", collected.files.to_string());
-        ledger.audit().append(&note.with("artifacts", collected.artifacts.to_string()))?;
-    }
-    Ok((swept, collected))
+) -> Result<(SweptRuns, Collected), Box<dyn std::error::Error + Send + Sync>> {
+    let Some(files) = files else {
+        return Ok((runs.sweep_telling(rows_max, |it| noted(ledger, it))?, Collected::default()));
+    };
+    let swept = sweep_rows(runs, ledger, files, rows_max)?;
+    Ok((swept, collect(&mut runs.collector(files)?, ledger, usize::MAX)?))
+}
+
+/// Removes so many rows of what is kept no longer.
+pub(crate) fn sweep_rows(
+    runs: &Runs,
+    ledger: &Ledger,
+    files: &Files,
+    rows_max: usize,
+) -> kauri_runtime::Result<SweptRuns> {
+    runs.sweep_beside(files, rows_max, |removal| noted(ledger, removal))
+}
+
+/// Goes on with a collection, by so many names.
+pub(crate) fn collect(collector: &mut Collector, ledger: &Ledger, names_max: usize) -> Result<Collected, KeepError> {
+    collector.step(names_max, |removal| noted(ledger, removal))
+}
+
+fn noted(ledger: &Ledger, removal: &Removal<'_>) -> kauri_runtime::Result<()> {
+    ledger.audit().append(&note(removal)).map(drop).map_err(|error| Error::Substrate(error.to_string().into()))
 }
 
 fn note(removal: &Removal<'_>) -> AuditNote {
     match removal {
         Removal::Job { class, job, runs, why } => {
-            let sum = |of: fn(&kauri_runtime::run::Run) -> u64| runs.iter().map(of).sum::<u64>().to_string();
+            let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>().to_string();
             AuditNote::new("JOB_SWEPT")
                 .trace(job.first.to_string())
                 .with("class", *class)
@@ -46,6 +61,28 @@ fn note(removal: &Removal<'_>) -> AuditNote {
             .with("seq", key.seq.to_string())
             .with("reason", letter.reason.as_str())
             .with("why", why.to_string()),
+        Removal::Events { class, run, why } => {
+            of_run("EVENTS_SWEPT", class, run).with("events", run.events.to_string()).with("why", why.to_string())
+        }
+        Removal::Artifacts { class, run, why } => of_run("ARTIFACTS_SWEPT", class, run)
+            .with("bytes", run.artifact_bytes.to_string())
+            .with("why", why.to_string()),
+        Removal::File { run, file } => AuditNote::new("FILE_COLLECTED")
+            .with("run_id", run.to_string())
+            .with("filename", file.filename.as_str())
+            .with("sha256", file.digest.to_string())
+            .with("bytes", file.size_bytes.to_string()),
+        Removal::Artifact { digest, size_bytes } => AuditNote::new("ARTIFACT_COLLECTED")
+            .with("sha256", digest.to_string())
+            .with("bytes", size_bytes.to_string()),
         other => AuditNote::new("SWEPT").with("what", format!("{other:?}")),
     }
+}
+
+fn of_run(what: &str, class: &str, run: &Run) -> AuditNote {
+    AuditNote::new(what)
+        .trace(run.trace())
+        .with("class", class)
+        .with("job_id", run.job.as_str())
+        .with("run_id", run.id.to_string())
 }

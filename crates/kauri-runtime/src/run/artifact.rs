@@ -175,6 +175,8 @@ struct Shared {
     disk: Arc<dyn Disk>,
     /// Names temporary files.
     count: AtomicU64,
+    /// Counts those that were finished.
+    written: AtomicU64,
     bytes_max: u64,
     guards: Mutex<Guards>,
 }
@@ -205,8 +207,8 @@ impl Artifacts {
         for name in disk.names()?.iter().filter(|name| name.starts_with(TEMPORARY)) {
             disk.remove(name)?;
         }
-        let (count, guards) = (AtomicU64::new(0), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { disk, count, bytes_max, guards }) })
+        let (count, written, guards) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { disk, count, written, bytes_max, guards }) })
     }
 
     /// Begins an artifact.
@@ -241,6 +243,21 @@ impl Artifacts {
                 0 => return Ok(Digest(hasher.finalize().into()) == digest),
                 read => hasher.update(&bytes[..read]),
             }
+        }
+    }
+
+    /// How many artifacts were written since the directory was opened. While it stays the same there are no new orphans.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes an artifact has, if it is there.
+    pub(super) fn size(&self, digest: Digest) -> io::Result<Option<u64>> {
+        match self.shared.disk.open(&digest.to_string(), Open::ReadOnly) {
+            Ok(file) => file.len().map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -288,24 +305,25 @@ impl fmt::Debug for Artifacts {
 }
 
 /// A collection that is going on.
-struct Collection<'a>(&'a Artifacts);
+#[derive(Debug)]
+pub(super) struct Collection(Artifacts);
 
-impl<'a> Collection<'a> {
-    fn begin(artifacts: &'a Artifacts) -> Result<Self, KeepError> {
+impl Collection {
+    pub(super) fn begin(artifacts: &Artifacts) -> Result<Self, KeepError> {
         let mut guards = artifacts.guards();
         if guards.since.is_some() {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "orphans are being collected already").into());
         }
         guards.since = Some(guards.held.keys().copied().collect());
-        Ok(Self(artifacts))
+        Ok(Self(artifacts.clone()))
     }
 
-    fn keeps(&self, digest: Digest) -> bool {
+    pub(super) fn keeps(&self, digest: Digest) -> bool {
         self.0.guards().since.as_ref().is_some_and(|since| since.contains(&digest))
     }
 
     /// Looks again and removes, so that nobody can guard in between.
-    fn remove(&self, digest: Digest) -> io::Result<bool> {
+    pub(super) fn remove(&self, digest: Digest) -> io::Result<bool> {
         let guards = self.0.guards();
         if guards.since.as_ref().is_some_and(|since| since.contains(&digest)) {
             return Ok(false);
@@ -314,7 +332,7 @@ impl<'a> Collection<'a> {
     }
 }
 
-impl Drop for Collection<'_> {
+impl Drop for Collection {
     fn drop(&mut self) {
         self.0.guards().since = None;
     }
@@ -417,6 +435,7 @@ impl ArtifactWriter {
         drop(file);
         let digest = Digest(std::mem::take(&mut self.hasher).finalize().into());
         let guarded = self.rename(digest)?;
+        self.artifacts.shared.written.fetch_add(1, Ordering::Relaxed);
         self.artifacts.shared.disk.sync_dir()?;
         Ok(guarded)
     }

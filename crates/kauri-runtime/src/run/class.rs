@@ -7,9 +7,12 @@
 //!  | pause_ms u64 | pause_max_ms u64 | depth_max u32 | runs_max u32 | parallel u32 |
 //! 48        49            57              65                73                81
 //!  | exit u8 | keep_ms u64 | keep_runs u64 | keep_bytes u64 | time_max_ms u64 |           little-endian
+//! 81                          105                            129                 130
+//!  | of events: ms, count, bytes | of artifacts: ms, count, bytes | letters u8 | of dead letters: ms, count, bytes |
 //! ```
 //!
-//! What is kept for ever, or without a limit, is `u64::MAX`.
+//! What is kept for ever, or without a limit, is `u64::MAX`. The second part is there only if it says something; letters is 0 if those
+//! are kept as runs are.
 
 use std::time::Duration;
 
@@ -134,16 +137,79 @@ pub enum Exit {
     All,
 }
 
-/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. The same
-/// limits hold for the dead letters of the worker that drives the class.
+/// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. A job goes as
+/// a whole, and is as old as its latest run.
+///
+/// ```
+/// use std::time::Duration;
+/// use kauri_runtime::run::{Keep, Limits};
+///
+/// // What happened is known for a year, every word of it for a week, and a hundred runs have their artifacts.
+/// let day = Duration::from_hours(24);
+/// let keep = Keep {
+///     time: Some(365 * day),
+///     events: Limits { time: Some(7 * day), ..Limits::default() },
+///     artifacts: Limits { count: Some(100), ..Limits::default() },
+///     ..Keep::default()
+/// };
+/// # let _ = keep;
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Keep {
     /// For how long after its end: for ever.
     pub time: Option<Duration>,
     /// How many runs of the class: all.
     pub runs: Option<u64>,
-    /// How many bytes they have together, with their events, steps, inputs and artifacts: any number.
+    /// How many bytes they have together, with their events, steps, inputs, artifacts and files: any number.
     pub bytes: Option<u64>,
+    /// How long the events of runs, if less long than these: the count is of runs that have theirs, the bytes are those of these runs
+    /// without artifacts.
+    pub events: Limits,
+    /// How long the artifacts and files of runs, if less long than these: the count is of runs that have theirs.
+    pub artifacts: Limits,
+    /// How long the dead letters of the worker that drives the class: as long as its runs.
+    pub dead_letters: Option<Limits>,
+}
+
+/// Limits of what is kept; without any, everything is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// For how long after the end of a job, or the burial of a letter.
+    pub time: Option<Duration>,
+    /// How many.
+    pub count: Option<u64>,
+    /// How many bytes together.
+    pub bytes: Option<u64>,
+}
+
+impl Keep {
+    /// What is kept of runs themselves.
+    pub(super) const fn of_runs(&self) -> Limits {
+        Limits { time: self.time, count: self.runs, bytes: self.bytes }
+    }
+
+    /// What is kept of dead letters.
+    pub(super) fn of_letters(&self) -> Limits {
+        self.dead_letters.clone().unwrap_or_else(|| self.of_runs())
+    }
+
+    /// Whether something is kept otherwise than runs are.
+    fn is_split(&self) -> bool {
+        let none = Limits::default();
+        self.events != none || self.artifacts != none || self.dead_letters.is_some()
+    }
+}
+
+impl Limits {
+    fn encode(&self, row: &mut Writer) {
+        row.long(self.time.map_or(u64::MAX, millis)).long(self.count.unwrap_or(u64::MAX));
+        row.long(self.bytes.unwrap_or(u64::MAX));
+    }
+
+    fn read(row: &mut Reader<'_>) -> Option<Self> {
+        let mut limit = || row.long().map(|number| (number != u64::MAX).then_some(number));
+        Some(Self { time: limit()?.map(Duration::from_millis), count: limit()?, bytes: limit()? })
+    }
 }
 
 /// A class as it stands.
@@ -167,7 +233,14 @@ impl ClassRow {
         row.short(fan_out.depth_max).short(fan_out.runs_max).short(fan_out.parallel);
         row.byte((fan_out.exit == Exit::All).into());
         row.long(keep.time.map_or(u64::MAX, millis)).long(keep.runs.unwrap_or(u64::MAX));
-        row.long(keep.bytes.unwrap_or(u64::MAX)).long(time_max.map_or(u64::MAX, millis)).finish()
+        row.long(keep.bytes.unwrap_or(u64::MAX)).long(time_max.map_or(u64::MAX, millis));
+        if keep.is_split() {
+            keep.events.encode(&mut row);
+            keep.artifacts.encode(&mut row);
+            row.byte(keep.dead_letters.is_some().into());
+            keep.dead_letters.iter().for_each(|limits| limits.encode(&mut row));
+        }
+        row.finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
@@ -194,8 +267,13 @@ impl ClassRow {
         };
         let limit = |number: u64| (number != u64::MAX).then_some(number);
         let time = |number| limit(number).map(Duration::from_millis);
-        let keep = Keep { time: time(row.long()?), runs: limit(row.long()?), bytes: limit(row.long()?) };
+        let mut keep =
+            Keep { time: time(row.long()?), runs: limit(row.long()?), bytes: limit(row.long()?), ..Keep::default() };
         let time_max = time(row.long()?);
+        if !row.is_over() {
+            (keep.events, keep.artifacts) = (Limits::read(&mut row)?, Limits::read(&mut row)?);
+            keep.dead_letters = if row.byte()? == 0 { None } else { Some(Limits::read(&mut row)?) };
+        }
         row.end()?;
         Some(Self { class: Class { worker, retry, takeover, fan_out, keep, time_max }, is_paused })
     }
@@ -207,7 +285,7 @@ mod tests {
 
     #[test]
     fn classes_survive_the_trip_and_other_bytes_are_refused() {
-        let keep = Keep { time: Some(Duration::from_secs(9)), runs: None, bytes: Some(1 << 30) };
+        let keep = Keep { time: Some(Duration::from_secs(9)), bytes: Some(1 << 30), ..Keep::default() };
         let fan_out = FanOut { depth_max: 2, exit: Exit::All, ..FanOut::default() };
         let time_max = Some(Duration::from_secs(60));
         let class = Class { takeover: Takeover::Resume, fan_out, keep, time_max, ..Class::new(WorkerId(-4)) };
@@ -215,7 +293,17 @@ mod tests {
             let row = ClassRow { class: class.clone(), is_paused };
             assert_eq!(ClassRow::decode(&row.encode()).unwrap(), row);
         }
-        assert_eq!(ClassRow { class, is_paused: false }.encode().len(), 81);
+        assert_eq!(ClassRow { class: class.clone(), is_paused: false }.encode().len(), 81, "as it always was");
+        let limits = |count| Limits { time: Some(Duration::from_secs(count)), count: Some(count), bytes: None };
+        for dead_letters in [None, Some(Limits::default()), Some(limits(3))] {
+            let keep = Keep { events: limits(1), artifacts: limits(2), dead_letters, ..class.keep.clone() };
+            let row = ClassRow { class: Class { keep, ..class.clone() }, is_paused: false };
+            let bytes = row.encode();
+            assert_eq!(ClassRow::decode(&bytes).unwrap(), row);
+            for length in 82..bytes.len() {
+                assert!(ClassRow::decode(&bytes[..length]).unwrap_err().is_corruption(), "{length} bytes");
+            }
+        }
         assert!(ClassRow::decode(b"CLS0").unwrap_err().is_corruption());
     }
 

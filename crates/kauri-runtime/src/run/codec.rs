@@ -125,6 +125,11 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
+    /// Whether nothing follows: what later versions added at the end is not there.
+    pub(super) const fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// That nothing follows.
     pub(super) fn end(self) -> Option<()> {
         self.0.is_empty().then_some(())

@@ -22,6 +22,7 @@ use super::index;
 use super::make;
 use super::row::{Run, chain};
 use super::runs::Runs;
+use super::share;
 use super::sink::EventDraft;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
@@ -188,6 +189,7 @@ pub(super) fn add(run: &mut Run, row: &[u8]) -> ([u8; 24], Option<[Bytes; 2]>) {
     let named = artifact(row);
     if let Some((_, size_bytes)) = named {
         run.bytes = run.bytes.saturating_add(size_bytes);
+        run.artifact_bytes = run.artifact_bytes.saturating_add(size_bytes);
     }
     let marks = |(digest, _)| [index::artifact(&digest, run.id), index::artifact_of(run.id, &digest)];
     (event_key(run.id, run.events), named.map(marks))
@@ -253,33 +255,38 @@ pub(super) fn is_whole(rows: &impl Read, run: &Run) -> Result<bool> {
 }
 
 impl Runs {
-    /// Up to `most` events of a run, from this number on.
+    /// Up to `most` events of a run, from this number on; none if they are kept no longer, as [`removed`](Self::removed) tells.
     ///
     /// # Errors
     /// `NoRun`, or if the substrate fails or a row is damaged.
     pub fn events(&self, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
         self.read(|view| {
             make::run(view, run)?;
-            read(view, run, from, most)
+            if share::removed(view, run)?.events { Ok(Vec::new()) } else { read(view, run, from, most) }
         })
     }
 
     /// Whether the events of a run are what its row says: numbers without a gap, and the hash over all of them.
     ///
     /// # Errors
-    /// `NoRun`, or if the substrate fails or the run's row is damaged.
+    /// `NoRun`, `EventsRemoved` if they are kept no longer, or if the substrate fails or the run's row is damaged.
     pub fn verify(&self, run: RunId) -> Result<bool> {
-        self.read(|view| is_whole(view, &make::run(view, run)?))
+        self.read(|view| {
+            let row = make::run(view, run)?;
+            share::check_events(view, run)?;
+            is_whole(view, &row)
+        })
     }
 
     /// Writes all events of a run in their envelopes, one JSON object a line, as they are in one version of the store. Answers how
     /// many.
     ///
     /// # Errors
-    /// `NoRun`, `Io` if they cannot be written, or if the substrate fails or a row is damaged.
+    /// `NoRun`, `EventsRemoved` if they are kept no longer, `Io` if they cannot be written, or if the substrate fails or a row is damaged.
     pub fn export(&self, run: RunId, out: &mut dyn std::io::Write) -> Result<u64> {
         self.read(|view: &View<'_>| {
             let row = make::run(view, run)?;
+            share::check_events(view, run)?;
             let mut out = std::io::BufWriter::new(out);
             let mut count = 0;
             each(view, run, 0, |key, value| {

@@ -26,6 +26,10 @@ pub enum RunFault {
     Succeeded(RunId),
     /// Another run has followed this one already.
     Followed(RunId),
+    /// The job is kept no longer, and a part of it is gone already: it cannot be retried.
+    Leaving(JobId),
+    /// The events of the run are kept no longer.
+    EventsRemoved(RunId),
     /// The lineage of a run does not fit that of its parent.
     Lineage {
         /// The run.
@@ -62,6 +66,18 @@ impl fmt::Display for RunFault {
             Self::Ended(run) => write!(f, "expected run {run} to go on, found that it has ended"),
             Self::Succeeded(run) => write!(f, "expected run {run} to have failed, found that it succeeded"),
             Self::Followed(run) => write!(f, "expected run {run} to be the last of its job, found another after it"),
+            Self::Leaving(job) => {
+                write!(
+                    f,
+                    "expected job {job} to be kept, found that it is being removed because its class keeps it no longer"
+                )
+            }
+            Self::EventsRemoved(run) => {
+                write!(
+                    f,
+                    "expected the events of run {run}, found that they were removed because its class keeps them no longer"
+                )
+            }
             Self::Lineage { run, expected } => write!(f, "the lineage of run {run} is wrong: expected {expected}"),
             Self::NoStep(name) => write!(f, "expected a recorded step {name:?}, found none"),
             Self::Name { of, most, found } => {

@@ -8,10 +8,10 @@
 //! The second is the commit: written aside, synced, renamed, the directory synced, after the bytes are durable. A crash before leaves an orphan
 //! and a name that can be put again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kauri_disk::{NAME_BYTES_MAX, Open};
 use kauri_wire::RunId;
@@ -82,13 +82,18 @@ pub struct Files {
     artifacts: Artifacts,
     /// Two puts of one name must not both find it free.
     turn: Arc<Mutex<()>>,
+    known: Arc<Mutex<Known>>,
 }
+
+/// Files that were put or read since the program began, by their run and the rest of their name on the disk: which bytes they name, and how
+/// many. No line is read twice for that.
+type Known = BTreeMap<(RunId, Box<str>), (Digest, u64)>;
 
 impl Files {
     /// Files whose bytes are kept with these artifacts.
     #[must_use]
     pub fn new(artifacts: Artifacts) -> Self {
-        Self { artifacts, turn: Arc::default() }
+        Self { artifacts, turn: Arc::default(), known: Arc::default() }
     }
 
     /// The directory of the bytes.
@@ -113,10 +118,12 @@ impl Files {
             KeptFile { filename: filename.to_owned(), content_type: content_type.to_owned(), size_bytes, digest };
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match self.read(&name)? {
-            Some(before) if before == file => Ok(file),
-            Some(_) => Err(KeepError::Exists { filename: filename.to_owned() }),
-            None => self.write(&name, &file).map(|()| file),
+            Some(before) if before == file => {}
+            Some(_) => return Err(KeepError::Exists { filename: filename.to_owned() }),
+            None => self.write(&name, &file)?,
         }
+        self.know(&name, &file);
+        Ok(file)
     }
 
     /// The file of this name, if it is kept.
@@ -141,8 +148,7 @@ impl Files {
     /// If the disk fails.
     pub fn runs(&self) -> Result<BTreeSet<RunId>, KeepError> {
         let names = self.artifacts.disk().names()?;
-        let run = |name: &String| name.strip_prefix(PREFIX)?.get(..RUN_CHARS)?.parse().ok();
-        Ok(names.iter().filter_map(run).collect())
+        Ok(names.iter().filter_map(|name| parts_of(name)).map(|(run, _)| run).collect())
     }
 
     /// The bytes that files name: a collection must keep them.
@@ -161,11 +167,56 @@ impl Files {
         let (disk, prefix) = (self.artifacts.disk(), format!("{PREFIX}{run}-"));
         let mut forgotten = 0;
         for name in disk.names()?.iter().filter(|name| name.starts_with(&prefix)) {
-            disk.remove(name)?;
+            self.remove(name)?;
             forgotten += 1;
         }
         disk.sync_dir()?;
         Ok(forgotten)
+    }
+
+    /// Takes the name of a file away. Durable when the directory is synced.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        self.artifacts.disk().remove(name)?;
+        if let Some((run, rest)) = parts_of(name) {
+            self.known().remove(&(run, rest.into()));
+        }
+        Ok(())
+    }
+
+    /// The bytes that a file names, if it is there.
+    pub(super) fn digest_in(&self, name: &str) -> Result<Option<Digest>, KeepError> {
+        let known = parts_of(name).and_then(|(run, rest)| self.known().get(&(run, rest.into())).copied());
+        if let Some((digest, _)) = known {
+            return Ok(Some(digest));
+        }
+        let Some(file) = self.read(name)? else { return Ok(None) };
+        self.know(name, &file);
+        Ok(Some(file.digest))
+    }
+
+    /// How many bytes runs have in files, as far as that is known.
+    pub(super) fn bytes_by_run(&self) -> BTreeMap<RunId, u64> {
+        let mut bytes = BTreeMap::new();
+        for ((run, _), (_, size_bytes)) in &*self.known() {
+            let sum: &mut u64 = bytes.entry(*run).or_default();
+            *sum = sum.saturating_add(*size_bytes);
+        }
+        bytes
+    }
+
+    /// Does not count the files of a run any more: they are about to be collected.
+    pub(super) fn disregard(&self, run: RunId) {
+        self.known().retain(|(of, _), _| *of != run);
+    }
+
+    fn know(&self, name: &str, file: &KeptFile) {
+        if let Some((run, rest)) = parts_of(name) {
+            self.known().insert((run, rest.into()), (file.digest, file.size_bytes));
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lines(&self, prefix: &str) -> Result<Vec<KeptFile>, KeepError> {
@@ -174,7 +225,7 @@ impl Files {
         ours.filter_map(|name| self.read(name).transpose()).collect()
     }
 
-    fn read(&self, name: &str) -> Result<Option<KeptFile>, KeepError> {
+    pub(super) fn read(&self, name: &str) -> Result<Option<KeptFile>, KeepError> {
         let file = match self.artifacts.disk().open(name, Open::ReadOnly) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -207,6 +258,12 @@ impl Files {
             error.into()
         })
     }
+}
+
+/// The run of a file, and the rest of its name on the disk; nothing if the name is not that of a file beside a run.
+pub(super) fn parts_of(name: &str) -> Option<(RunId, &str)> {
+    let (run, rest) = name.strip_prefix(PREFIX)?.split_at_checked(RUN_CHARS)?;
+    Some((run.parse().ok()?, rest.strip_prefix('-')?))
 }
 
 /// The name on the disk: other characters than the plain ones as `%XX`, so that no two names become one.

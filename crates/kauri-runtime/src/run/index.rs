@@ -6,8 +6,11 @@
 //! | c | parent 16 | run 16                | nothing: the run is a retry or a child of the parent
 //! | j | job id, 0 | attempt u32be         | run 16: a retry of the job; its first run is named in its row
 //! | r | run 16                            | nothing: somebody drives the run, or died doing so
-//! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first
+//! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first; u64: those of artifacts, if any
+//! | g | run 16                            | u8: what is gone of a run that is kept: 1 its events, 2 its artifacts, 3 both
+//! | k | class, 0 | u8, as above           | the rest of a key `e`, before which nothing more of the kind is to be removed
 //! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
+//! | l | class, 0 | job id                 | nothing: the job is leaving, and a part of it is gone
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
 //! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
 //! | a | gate 16 | run 16                  | nothing: the first run of a job that has passed the gate
@@ -28,7 +31,7 @@ use kauri_wire::{JobId, RunId, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use super::artifact::Digest;
-
+use super::row::Run;
 use crate::error::{Error, Result};
 use crate::substrate::Bytes;
 
@@ -82,6 +85,57 @@ pub(super) fn ended(class: &str, at: Timestamp, run: RunId) -> Bytes {
 
 pub(super) fn ended_of(class: &str) -> Bytes {
     key(b'e', &[class.as_bytes(), &[0]])
+}
+
+/// What a run that has ended weighs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Weight {
+    /// All bytes of it.
+    pub(super) bytes: u64,
+    /// Those of its artifacts.
+    pub(super) artifacts: u64,
+}
+
+impl Weight {
+    pub(super) const fn of(run: &Run) -> Self {
+        Self { bytes: run.bytes, artifacts: run.artifact_bytes }
+    }
+
+    pub(super) fn encode(self) -> Bytes {
+        let both = [self.bytes.to_le_bytes(), self.artifacts.to_le_bytes()];
+        if self.artifacts == 0 { both[0].into() } else { both.concat().into() }
+    }
+
+    pub(super) fn decode(value: &[u8]) -> Result<Self> {
+        let damaged = || Error::damaged("run_index", "the bytes of a run that has ended");
+        let long = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged());
+        let (bytes, artifacts) = value.split_at_checked(8).ok_or_else(damaged)?;
+        Ok(Self { bytes: long(bytes)?, artifacts: if artifacts.is_empty() { 0 } else { long(artifacts)? } })
+    }
+}
+
+pub(super) fn removed(run: RunId) -> Bytes {
+    key(b'g', &[run.as_bytes()])
+}
+
+/// Up to where shares of this kind were removed.
+pub(super) fn share_place(class: &str, kind: u8) -> Bytes {
+    key(b'k', &[class.as_bytes(), &[0, kind]])
+}
+
+pub(super) fn leaving(class: &str, job: &JobId) -> Bytes {
+    key(b'l', &[class.as_bytes(), &[0], job.as_str().as_bytes()])
+}
+
+pub(super) fn leaving_of(class: &str) -> Bytes {
+    key(b'l', &[class.as_bytes(), &[0]])
+}
+
+/// The job in such a key, after the prefix of its class.
+pub(super) fn leaving_job(key: &[u8], prefix: &[u8]) -> Result<JobId> {
+    let damaged = || Error::damaged("run_index", "a key that ends with a job id");
+    let id = key.strip_prefix(prefix).and_then(|id| std::str::from_utf8(id).ok()).ok_or_else(damaged)?;
+    JobId::new(id).map_err(|_| damaged())
 }
 
 pub(super) fn unique_hash(class: &str, name: &str) -> [u8; 16] {

@@ -2,28 +2,33 @@
 //!
 //! A job goes as a whole, once it has ended: first the events and steps of its runs, in ranges, of which the store drops whole parts at once;
 //! then its runs with what they are found by, then the job. Each commit removes at most so many rows, and each sweep too: what it, or a
-//! crash, leaves of a job is swept next time, because its row goes last. Bytes of artifacts go when no event names them any more: see
-//! [`Runs::collect`].
+//! crash, leaves of a job is swept next time: the first commit marks the job as leaving, and the last removes the mark with its row. A job
+//! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collector`].
+//!
+//! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
+//! job of their tree when they ask for more, and are cancelled through those above them.
 //!
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kauri_wire::{InboxKey, Key, RunId, Timestamp, WorkerId};
 
-use super::artifact::KeepError;
-use super::class::{Class, Keep};
+use super::artifact::Digest;
+use super::class::{Class, Keep, Limits};
 use super::event;
-use super::files::Files;
-use super::index;
+use super::files::{Files, KeptFile};
+use super::index::{self, Weight};
 use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::Runs;
+use super::share::Share;
 use super::step;
 use crate::dead_letter::DeadLetter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metrics::Counter;
 use crate::observe::Observation;
 use crate::read::{Read, View};
@@ -32,10 +37,10 @@ use crate::schema::{DEAD_LETTER, EVENTS, INPUTS, JOBS, RUN_INDEX, RUNS, STEPS};
 use crate::substrate::{Bytes, Change, KeyRange, Seen, TableName, prefix_end};
 
 /// The most rows that one commit cuts out in ranges: few pages are touched for them, and some hundreds are given back.
-const CUT_ROWS_MAX: u64 = 16_384;
+pub(super) const CUT_ROWS_MAX: u64 = 16_384;
 /// The most runs whose rows one commit removes one by one, and the most dead letters.
 const COMMIT_RUNS_MAX: usize = 64;
-const COMMIT_LETTERS_MAX: usize = 512;
+pub(super) const COMMIT_LETTERS_MAX: usize = 512;
 
 /// What a sweep removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,9 +50,11 @@ pub struct SweptRuns {
     pub jobs: u64,
     /// Runs that are gone with them.
     pub runs: u64,
-    /// Events that those had.
+    /// Events that are gone, with their runs or before them.
     pub events: u64,
-    /// Bytes that those had, artifacts included.
+    /// Artifacts that runs named, and that are gone with these or before them.
+    pub artifacts: u64,
+    /// Bytes that all those had, artifacts included.
     pub bytes: u64,
     /// Dead letters that are gone.
     pub dead_letters: u64,
@@ -91,6 +98,24 @@ pub enum Removal<'a> {
         /// Why it goes.
         why: Passed,
     },
+    /// The events of a run, which is kept itself.
+    Events {
+        /// Its class.
+        class: &'a str,
+        /// The run.
+        run: &'a Run,
+        /// Why they go.
+        why: Passed,
+    },
+    /// The artifacts of a run, which is kept itself, and the files beside it.
+    Artifacts {
+        /// Its class.
+        class: &'a str,
+        /// The run.
+        run: &'a Run,
+        /// Why they go.
+        why: Passed,
+    },
     /// A dead letter of the worker that drives a class.
     DeadLetter {
         /// The class.
@@ -102,28 +127,48 @@ pub enum Removal<'a> {
         /// Why it goes.
         why: Passed,
     },
+    /// A file beside a run that is gone, or whose artifacts are.
+    File {
+        /// The run.
+        run: RunId,
+        /// The file.
+        file: &'a KeptFile,
+    },
+    /// The bytes of an artifact that nothing names any more.
+    Artifact {
+        /// What they are called.
+        digest: Digest,
+        /// How many they are.
+        size_bytes: u64,
+    },
 }
 
-/// What was removed beside the store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Collected {
-    /// Files beside runs that are gone.
-    pub files: u64,
-    /// Artifacts that nothing names.
-    pub artifacts: u64,
-}
-
-type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
+pub(super) type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
 
 /// One class being swept.
-struct Sweep<'a> {
-    runs: &'a Runs,
-    name: &'a str,
-    class: &'a Class,
-    now: Timestamp,
-    rows_max: u64,
+pub(super) struct Sweep<'a> {
+    pub(super) runs: &'a Runs,
+    pub(super) files: Option<&'a Files>,
+    /// How many bytes runs have in files.
+    pub(super) beside: &'a BTreeMap<RunId, u64>,
+    pub(super) name: &'a str,
+    pub(super) class: &'a Class,
+    pub(super) now: Timestamp,
+    pub(super) rows_max: u64,
     /// How many bytes there are too many.
     over: u64,
+    /// How many runs cannot go yet, of those that were looked at.
+    held: u64,
+}
+
+/// What there is to do about a run that is not kept.
+enum Found {
+    /// Its job goes.
+    Job(Job, Passed),
+    /// It goes with a later run of its job, if that is not kept.
+    Attempt,
+    /// It cannot go yet.
+    Held,
 }
 
 impl Runs {
@@ -140,101 +185,146 @@ impl Runs {
     ///
     /// # Errors
     /// As for `sweep`, and what `tell` says.
-    pub fn sweep_telling(
+    pub fn sweep_telling(&self, rows_max: usize, tell: impl FnMut(&Removal<'_>) -> Result<()>) -> Result<SweptRuns> {
+        self.sweep_all(None, rows_max, tell)
+    }
+
+    /// As [`sweep_telling`](Self::sweep_telling), where files are kept beside runs: their bytes count, as far as they were put or
+    /// [collected](Self::collector) since the program began.
+    ///
+    /// # Errors
+    /// As for `sweep_telling`.
+    pub fn sweep_beside(
         &self,
+        files: &Files,
+        rows_max: usize,
+        tell: impl FnMut(&Removal<'_>) -> Result<()>,
+    ) -> Result<SweptRuns> {
+        self.sweep_all(Some(files), rows_max, tell)
+    }
+
+    fn sweep_all(
+        &self,
+        files: Option<&Files>,
         rows_max: usize,
         mut tell: impl FnMut(&Removal<'_>) -> Result<()>,
     ) -> Result<SweptRuns> {
-        let now = self.runtime().now().wall;
+        let (now, rows_max) = (self.runtime().now().wall, rows_max as u64);
+        let beside = files.map(Files::bytes_by_run).unwrap_or_default();
         let mut swept = SweptRuns::default();
         let done = self.classes()?.iter().try_for_each(|name| {
             let Some((class, _)) = self.class(name)? else { return Ok(()) };
-            if class.keep == Keep::default() {
-                return Ok(());
-            }
-            let over = self.read(|view| bytes_over(view, name, &class.keep))?;
-            let rows_max = rows_max as u64;
-            let mut sweep = Sweep { runs: self, name, class: &class, now, rows_max, over };
-            sweep.jobs(&mut tell, &mut swept)?;
-            sweep.letters(&mut tell, &mut swept)
+            let beside = &beside;
+            let mut sweep = Sweep { runs: self, files, beside, name, class: &class, now, rows_max, over: 0, held: 0 };
+            sweep.class(&mut tell, &mut swept)
         });
         let shared = self.shared();
         shared.metrics.add(Counter::JobsSwept, swept.jobs);
+        shared.metrics.add(Counter::EventsSwept, swept.events);
+        shared.metrics.add(Counter::ArtifactsSwept, swept.artifacts);
         shared.metrics.add(Counter::LettersSwept, swept.dead_letters);
         if swept.rows > 0 {
             shared.observe(&Observation::RunsSwept { swept: &swept });
         }
         done.map(|()| swept)
     }
-
-    /// Removes files beside runs that are gone, and artifacts that no event and no file names. Runs may go on meanwhile.
-    ///
-    /// # Errors
-    /// If the disk or the substrate fails.
-    pub fn collect(&self, files: &Files) -> std::result::Result<Collected, KeepError> {
-        let words = |error: Error| KeepError::Io(std::io::Error::other(error.to_string()));
-        let mut collected = Collected::default();
-        for run in files.runs()? {
-            if self.read(|view| make::find_run(view, run)).map_err(words)?.is_none() {
-                collected.files += files.forget(run)?;
-            }
-        }
-        let kept = files.live()?;
-        collected.artifacts = files.artifacts().collect(|digest| {
-            let named = self.read(|view| make::marked(view, &index::artifacts(&digest), 1)).map_err(words)?;
-            Ok(kept.contains(&digest) || !named.is_empty())
-        })?;
-        Ok(collected)
-    }
 }
 
 impl Sweep<'_> {
+    fn class(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
+        self.leaving(swept)?;
+        if self.class.keep == Keep::default() {
+            return Ok(());
+        }
+        // What is gone of runs before they go does not count for their bytes.
+        self.shares(Share::Events, tell, swept)?;
+        self.shares(Share::Artifacts, tell, swept)?;
+        self.over = self.runs.read(|view| self.bytes_over(view))?;
+        self.jobs(tell, swept)?;
+        self.letters(tell, swept)
+    }
+
+    /// How many bytes a run has in files.
+    pub(super) fn bytes_beside(&self, run: RunId) -> u64 {
+        self.beside.get(&run).copied().unwrap_or(0)
+    }
+
+    /// How many bytes the ended runs of the class have beyond what is kept. Looks at one short row for each.
+    fn bytes_over(&self, view: &View<'_>) -> Result<u64> {
+        let Some(most) = self.class.keep.bytes else { return Ok(0) };
+        let prefix = index::ended_of(self.name);
+        let until = prefix_end(&prefix);
+        let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+        let mut bytes = 0_u64;
+        while let Some((key, value)) = scan.next()? {
+            let beside = self.bytes_beside(index::last_run(key)?);
+            bytes = bytes.saturating_add(Weight::decode(&value)?.bytes).saturating_add(beside);
+        }
+        Ok(bytes.saturating_sub(most))
+    }
+
+    /// Removes what an earlier sweep has left of jobs.
+    fn leaving(&mut self, swept: &mut SweptRuns) -> Result<()> {
+        let prefix = index::leaving_of(self.name);
+        while swept.rows < self.rows_max {
+            let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
+            let job = self.runs.read(|view| make::job(view, &index::leaving_job(&key, &prefix)?))?;
+            self.parts(&job, swept)?;
+        }
+        Ok(())
+    }
+
     fn jobs(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
         let mut from = index::ended_of(self.name);
         while swept.rows < self.rows_max {
             let Some((key, found)) = self.runs.read(|view| self.find(view, &from))? else { return Ok(()) };
             from = [&key[..], &[0]].concat().into();
-            if let Some((job, why)) = found {
-                self.job(&job, why, tell, swept)?;
+            match found {
+                Found::Job(job, why) => {
+                    let runs = self.runs.read(|view| make::attempts(view, &job))?;
+                    tell(&Removal::Job { class: self.name, job: &job, runs: &runs, why })?;
+                    self.parts(&job, swept)?;
+                }
+                Found::Attempt => {}
+                Found::Held => self.held += 1,
             }
         }
         Ok(())
     }
 
-    /// The first run from this key on that is not kept, and its job if that has ended.
-    #[expect(clippy::type_complexity, reason = "a key, and what may be found under it")]
-    fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Option<(Job, Passed)>)>> {
+    /// The first run from this key on that is not kept, and what there is to do about it.
+    fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Found)>> {
         let prefix = index::ended_of(self.name);
         let until = prefix_end(&prefix);
-        let range = KeyRange { from, until: until.as_deref() };
-        let left = view.count(&RUN_INDEX, range)?;
-        let mut scan = view.rows(&RUN_INDEX, range)?;
+        let left = view.count(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+        let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
         let Some((key, _)) = scan.next()? else { return Ok(None) };
-        let id = index::last_run(key)?;
-        let Some(run) = make::find_run(view, id)? else { return Ok(Some((key.into(), None))) };
+        let Some(run) = make::find_run(view, index::last_run(key)?)? else {
+            return Ok(Some((key.into(), Found::Held)));
+        };
         let ended = run.ended.unwrap_or(self.now);
-        let Some(why) = passed(&self.class.keep, self.now, ended, left, self.over) else { return Ok(None) };
-        let job = make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some());
-        Ok(Some((key.into(), job.map(|job| (job, why)))))
+        let left = left.saturating_sub(self.held);
+        let limits = self.class.keep.of_runs();
+        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(None) };
+        let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
+            None => Found::Held,
+            Some(job) if job.latest != run.id => Found::Attempt,
+            Some(job) if is_open_below(view, &job, &run)? => Found::Held,
+            Some(job) => Found::Job(job, why),
+        };
+        Ok(Some((key.into(), found)))
     }
 
     /// Removes a job, part by part, until it is gone or enough was removed.
-    fn job(&mut self, job: &Job, why: Passed, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
-        let (runs, is_whole) = self.runs.read(|view| {
-            let runs = make::attempts(view, job)?;
-            let is_whole = is_whole(view, &runs)?;
-            Ok((runs, is_whole))
-        })?;
-        if is_whole {
-            tell(&Removal::Job { class: self.name, job, runs: &runs, why })?;
-        }
+    fn parts(&mut self, job: &Job, swept: &mut SweptRuns) -> Result<()> {
         while swept.rows < self.rows_max {
             let most = (self.rows_max - swept.rows).min(CUT_ROWS_MAX);
-            let part = self.runs.read(|view| Part::of(view, job, most))?;
+            let part = self.runs.read(|view| Part::of(view, job, most, self.beside))?;
             let Some(rows) = self.remove(job, &part)? else { return Ok(()) };
             self.over = self.over.saturating_sub(part.bytes);
             swept.rows += rows;
             swept.events += part.events;
+            swept.artifacts += part.artifacts;
             swept.runs += part.runs;
             swept.bytes += part.bytes;
             if part.is_last {
@@ -262,10 +352,25 @@ impl Sweep<'_> {
             for (table, from, until) in &part.ranges {
                 change.cut(table.clone(), KeyRange { from, until: until.as_deref() });
             }
+            // From the first part to the last nobody can retry the job: what is left of it does not fit together.
+            let leaving = index::leaving(&job.class, &job.id);
+            match part.is_last {
+                false => change.put(RUN_INDEX, leaving, Bytes::default()),
+                true => change.remove(RUN_INDEX, leaving),
+            }
             let mut single = 0;
             for (table, key) in &part.rows {
                 if rows.get(table, key)?.is_some() {
                     change.remove(table.clone(), key.clone());
+                    single += 1;
+                }
+            }
+            if let Some(key) = job.unique.filter(|_| part.is_last).map(|key| index::unique_key(&key)) {
+                // A newer job may have taken it since.
+                let holder = rows.get(&RUN_INDEX, &key)?;
+                if holder.as_deref().is_some_and(|row| row.get(8..) == Some(job.id.as_str().as_bytes())) {
+                    change.expect(RUN_INDEX, key.clone(), Seen::of(holder.as_deref()));
+                    change.remove(RUN_INDEX, key);
                     single += 1;
                 }
             }
@@ -310,7 +415,8 @@ impl Sweep<'_> {
         let (from, until) = inbox_range(self.class.worker);
         let range = KeyRange { from: &from, until: until.as_deref() };
         let mut left = view.count(&DEAD_LETTER, range)?;
-        let mut over = match self.class.keep.bytes {
+        let limits = self.class.keep.of_letters();
+        let mut over = match limits.bytes {
             Some(most) => letter_bytes(view, self.class.worker)?.saturating_sub(most),
             None => 0,
         };
@@ -319,7 +425,7 @@ impl Sweep<'_> {
         while found.len() < COMMIT_LETTERS_MAX {
             let Some((key, row)) = scan.next()? else { break };
             let letter = DeadLetter::decode(&row)?;
-            let Some(why) = passed(&self.class.keep, self.now, letter.failed_at, left, over) else { break };
+            let Some(why) = passed(&limits, self.now, letter.failed_at, left, over) else { break };
             (left, over) = (left - 1, over.saturating_sub(row.len() as u64));
             found.push((inbox_key(key)?, letter, why));
         }
@@ -328,29 +434,15 @@ impl Sweep<'_> {
 }
 
 /// Which limit something has passed that ended then, when there are so many from it on, with so many bytes too many.
-fn passed(keep: &Keep, now: Timestamp, ended: Timestamp, left: u64, over: u64) -> Option<Passed> {
+pub(super) fn passed(limits: &Limits, now: Timestamp, ended: Timestamp, left: u64, over: u64) -> Option<Passed> {
     let age = now.0.saturating_sub(ended.0);
-    if keep.time.is_some_and(|time| u128::try_from(age).unwrap_or(0) >= time.as_millis()) {
+    if limits.time.is_some_and(|time| u128::try_from(age).unwrap_or(0) >= time.as_millis()) {
         return Some(Passed::Time);
     }
-    if keep.runs.is_some_and(|most| left > most) {
+    if limits.count.is_some_and(|most| left > most) {
         return Some(Passed::Number);
     }
     (over > 0).then_some(Passed::Bytes)
-}
-
-/// How many bytes the ended runs of a class have beyond what is kept. Looks at one short row for each.
-fn bytes_over(view: &View<'_>, class: &str, keep: &Keep) -> Result<u64> {
-    let Some(most) = keep.bytes else { return Ok(0) };
-    let prefix = index::ended_of(class);
-    let until = prefix_end(&prefix);
-    let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
-    let mut bytes = 0_u64;
-    while let Some((_, value)) = scan.next()? {
-        let damaged = || Error::damaged("run_index", "the bytes of a run that has ended");
-        bytes = bytes.saturating_add(u64::from_le_bytes(value[..].try_into().map_err(|_| damaged())?));
-    }
-    Ok(bytes.saturating_sub(most))
 }
 
 fn letter_bytes(view: &View<'_>, worker: WorkerId) -> Result<u64> {
@@ -373,6 +465,8 @@ struct Part {
     /// How many rows are in the ranges, and how many of them are events.
     cut: u64,
     events: u64,
+    /// How many artifacts are named no longer.
+    artifacts: u64,
     /// How many runs are gone with it, and how many bytes they had.
     runs: u64,
     bytes: u64,
@@ -382,11 +476,10 @@ struct Part {
 
 impl Part {
     /// The next part of a job, with ranges of at most so many rows. What others are found by goes last.
-    fn of(view: &View<'_>, job: &Job, most: u64) -> Result<Self> {
+    fn of(view: &View<'_>, job: &Job, most: u64, beside: &BTreeMap<RunId, u64>) -> Result<Self> {
         let runs = make::attempts(view, job)?;
         let mut part = Self::default();
-        // The last attempt first: as long as it is whole, nothing of the job was removed.
-        for run in runs.iter().rev() {
+        for run in &runs {
             part.events +=
                 part.add_numbered(view, EVENTS, run.id, most, |first| event::event_key(run.id, first).into())?;
             part.add_numbered(view, STEPS, run.id, most, |first| {
@@ -394,11 +487,12 @@ impl Part {
             })?;
             for key in part.add_marks(view, &index::artifacts_of(run.id), most)? {
                 part.rows.push((RUN_INDEX, index::artifact_in(&key, run.id)?));
+                part.artifacts += 1;
             }
         }
         part.add_marks(view, &index::derived_of(job.first), most)?;
         if part.cut < most {
-            part.add_ends(job, &runs);
+            part.add_ends(view, job, &runs, beside)?;
         }
         Ok(part)
     }
@@ -445,18 +539,19 @@ impl Part {
     }
 
     /// Adds what runs are found by, whole runs only; and the job with the last of them, so that what is left is found.
-    fn add_ends(&mut self, job: &Job, runs: &[Run]) {
+    fn add_ends(&mut self, view: &View<'_>, job: &Job, runs: &[Run], beside: &BTreeMap<RunId, u64>) -> Result<()> {
         self.is_last = runs.len() <= COMMIT_RUNS_MAX;
         // The last attempt goes with the job.
         for run in runs.iter().take(COMMIT_RUNS_MAX) {
             self.runs += 1;
-            self.bytes = self.bytes.saturating_add(run.bytes);
+            let beside = beside.get(&run.id).copied().unwrap_or(0);
+            self.bytes = self.bytes.saturating_add(weight(view, run)?.bytes).saturating_add(beside);
             add_run(run, &mut self.rows);
         }
         if self.is_last {
-            self.rows.extend(job.unique.map(|key| (RUN_INDEX, index::unique_key(&key))));
             self.rows.push((JOBS, job.id.as_str().into()));
         }
+        Ok(())
     }
 }
 
@@ -466,12 +561,51 @@ fn number_in(key: &[u8]) -> u64 {
     number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Whether nothing of a job with these runs was removed yet.
-fn is_whole(view: &View<'_>, runs: &[Run]) -> Result<bool> {
-    let Some(last) = runs.last() else { return Ok(false) };
-    let until = prefix_end(last.id.as_bytes());
-    let events = view.count(&EVENTS, KeyRange { from: last.id.as_bytes(), until: until.as_deref() })?;
-    Ok(events == last.events)
+/// Whether work that was derived from a job, whose latest run this is, has not ended.
+fn is_open_below(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    if latest.root == job.first { is_open_in_tree(view, job.first) } else { is_open_under(view, job.first) }
+}
+
+/// The same of a tree as a whole. All derived work of it has a mark, whatever is gone of those between.
+fn is_open_in_tree(view: &View<'_>, root: RunId) -> Result<bool> {
+    let prefix = index::derived_of(root);
+    let until = prefix_end(&prefix);
+    let mut scan = view.rows(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
+    while let Some((_, first)) = scan.next()? {
+        let Some(run) = make::find_run(view, index::run_value(&first)?)? else { continue };
+        let is_open = match run.outcome() {
+            None => true,
+            Some(outcome) if outcome.is_success() => false,
+            // Perhaps another has followed it.
+            Some(_) => make::find_job(view, &run.job)?.is_some_and(|job| job.outcome.is_none()),
+        };
+        if is_open {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same of what is under a run, its retries included.
+fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
+    let mut above = vec![run];
+    while let Some(run) = above.pop() {
+        for key in make::marked(view, &index::children(run), usize::MAX)? {
+            let Some(run) = make::find_run(view, index::last_run(&key)?)? else { continue };
+            if run.outcome().is_none() {
+                return Ok(true);
+            }
+            above.push(run.id);
+        }
+    }
+    Ok(false)
+}
+
+/// What a run weighs that has ended: less than its row says, if a share of it is gone.
+fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
+    let key = run.ended.map(|ended| index::ended(&run.class, ended, run.id));
+    let found = key.map(|key| view.row(&RUN_INDEX, &key)).transpose()?.flatten();
+    found.map_or(Ok(Weight::of(run)), |value| Weight::decode(&value))
 }
 
 fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
@@ -482,6 +616,7 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
     index(index::report(run.id));
+    index(index::removed(run.id));
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

@@ -11,6 +11,7 @@ use super::job::Job;
 use super::make;
 use super::row::Run;
 use super::runs::{Lineage, lineage};
+use super::share::{self, Removed};
 use super::tree::{Tree, tree};
 use crate::error::Result;
 use crate::look::Look;
@@ -91,12 +92,23 @@ impl Look<'_> {
         tree(&self.view, root)
     }
 
-    /// Up to `most` events of a run, from this number on.
+    /// Up to `most` events of a run, from this number on; none if they are kept no longer, as [`removed`](Self::removed) tells.
     ///
     /// # Errors
     /// If the substrate fails or a row is damaged.
     pub fn events(&self, run: RunId, from: u64, most: usize) -> Result<Vec<Stored>> {
+        if share::removed(&self.view, run)?.events {
+            return Ok(Vec::new());
+        }
         event::read(&self.view, run, from, most)
+    }
+
+    /// What of a run is kept no longer.
+    ///
+    /// # Errors
+    /// If the substrate fails or a row is damaged.
+    pub fn removed(&self, run: RunId) -> Result<Removed> {
+        share::removed(&self.view, run)
     }
 
     /// Up to `most` runs that somebody drives, or died driving, and for each whether a lease of this incarnation is on the message that

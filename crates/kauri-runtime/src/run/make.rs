@@ -137,6 +137,7 @@ pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
         message: 0,
         input_of,
         bytes: if let Input::Own(input) = new.input { input.len() as u64 } else { 0 },
+        artifact_bytes: 0,
     };
     stage_run(block, &run)?;
     if let Origin::Retry { attempt, .. } = run.origin {

@@ -45,6 +45,7 @@ mod action;
 mod artifact;
 mod class;
 mod codec;
+mod collect;
 mod commit;
 mod contract;
 mod draft;
@@ -73,6 +74,7 @@ pub mod script;
 mod scripted;
 mod seal;
 mod session;
+mod share;
 mod signal;
 mod sink;
 mod step;
@@ -85,7 +87,8 @@ pub use action::{ActionLedger, ActionStanding, ActionTrouble, AskedAction, Begun
 pub use artifact::{
     ARTIFACT_BYTES_MAX, ArtifactReader, ArtifactWriter, Artifacts, DIGEST_KEY, Digest, KeepError, KeptArtifact,
 };
-pub use class::{Class, Exit, FanOut, Keep, Retry, Takeover};
+pub use class::{Class, Exit, FanOut, Keep, Limits, Retry, Takeover};
+pub use collect::{Collected, Collector};
 pub use contract::{Contract, NoVersion};
 pub use draft::PAYLOAD_BYTES_MAX;
 pub use drive::Drive;
@@ -98,7 +101,7 @@ pub use filter::Filter;
 pub(crate) use ids::RunIds;
 pub use ingest::{Ingest, Ingestion, Offered, Tally};
 pub use job::{Job, OnFailed, Submission};
-pub use keep::{Collected, Passed, Removal, SweptRuns};
+pub use keep::{Passed, Removal, SweptRuns};
 pub use live::{Halt, LiveRun};
 pub use memory::MemorySink;
 pub use outcome::{Origin, Outcome, Outcomes, State};
@@ -112,6 +115,7 @@ pub use seal::Ending;
 pub use session::{
     ARTIFACT_ID_BYTES_MAX, Heard, OPEN_ARTIFACTS_MAX, ProcessExit, Refusal, Session, SessionEnd, SessionOf,
 };
+pub use share::Removed;
 pub use sink::{Appended, EventDraft, EventSink, SinkError};
 pub use step::{Divergence, Recorded, Step, StepKind};
 pub use submit::Submitted;

@@ -8,7 +8,7 @@
 //!  72             80          112          116         120        124            132          148          156
 //!   | events u64   | hash 32   | claims u32 | steps u32 | kept u32 | message u64 | input of 16 | bytes u64 |
 //!  156
-//!   | length u32, job id | length u32, class |                                              little-endian
+//!   | length u32, job id | length u32, class | artifact bytes u64, if there are any |         little-endian
 //! ```
 //!
 //! Origin is 0 for a first run, 1 for a retry, 2 for a child. Flag 1 says that the run is to be cancelled. A parent or input of sixteen
@@ -65,6 +65,8 @@ pub struct Run {
     pub kept: u32,
     /// How many bytes its input, events and steps have in the store, and its artifacts beside it.
     pub bytes: u64,
+    /// How many of these are those of its artifacts.
+    pub artifact_bytes: u64,
     /// The number of the message that drives it; 0 if none does.
     pub(super) message: u64,
     /// The run whose input it has, if there is any.
@@ -131,7 +133,11 @@ impl Run {
         row.moment(self.created).moment_some(self.started).moment_some(self.ended);
         row.long(self.events).raw(&self.hash).short(self.claims).short(self.steps).short(self.kept);
         row.long(self.message).run_some(self.input_of).long(self.bytes);
-        row.bytes(self.job.as_str().as_bytes()).bytes(self.class.as_bytes()).finish()
+        row.bytes(self.job.as_str().as_bytes()).bytes(self.class.as_bytes());
+        if self.artifact_bytes > 0 {
+            row.long(self.artifact_bytes);
+        }
+        row.finish()
     }
 
     pub(super) fn decode(id: RunId, bytes: &[u8]) -> Result<Self> {
@@ -149,7 +155,7 @@ impl Run {
             (2, Some(of), 1) => Origin::Child { of, depth },
             _ => return None,
         };
-        let run = Self {
+        let mut run = Self {
             id,
             origin,
             depth,
@@ -169,7 +175,11 @@ impl Run {
             bytes: row.long()?,
             job: JobId::new(std::str::from_utf8(row.bytes()?).ok()?).ok()?,
             class: row.text()?.into(),
+            artifact_bytes: 0,
         };
+        if !row.is_over() {
+            run.artifact_bytes = row.long()?;
+        }
         row.end()?;
         (flags <= CANCEL).then_some(run)
     }
@@ -223,6 +233,20 @@ mod tests {
             message: 11,
             input_of: Some(id),
             bytes: 77,
+            artifact_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn row_of_a_run_without_artifacts_is_what_it_was_before_they_were_counted() {
+        let without = run(Origin::First, State::Running);
+        let without = Run { depth: 0, root: without.id, ..without };
+        let with = Run { artifact_bytes: 70, ..without.clone() };
+        let row = with.encode();
+        assert_eq!(Run::decode(with.id, &row).unwrap(), with);
+        assert_eq!((&row[..row.len() - 8], row.len()), (&without.encode()[..], without.encode().len() + 8));
+        for cut in 1..8 {
+            assert!(Run::decode(with.id, &row[..row.len() - cut]).unwrap_err().is_corruption());
         }
     }
 

@@ -251,7 +251,7 @@ impl Runs {
     /// Runs a job again whose last run failed, now and whatever its budget.
     ///
     /// # Errors
-    /// `NoRun`, `NotEnded`, `Succeeded`, `Followed`, or if the substrate fails.
+    /// `NoRun`, `NotEnded`, `Succeeded`, `Followed`, `Leaving` if it is being swept, or if the substrate fails.
     pub fn retry(&self, id: RunId) -> Result<Run> {
         self.retry_with(id, None)
     }

@@ -89,7 +89,7 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     run.message = 0;
     stage_run(block, run)?;
     unmark(block, &index::running(run.id))?;
-    block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&run.bytes.to_le_bytes()))?;
+    block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&index::Weight::of(run).encode()))?;
     signal::clear(block, run.id)?;
     match pause_before_another(block, job.deadline, run, ending.outcome)? {
         Some(pause) => {
@@ -129,6 +129,9 @@ pub(super) fn follow(
     input: Input<'_>,
     due: Option<Timestamp>,
 ) -> Result<Run> {
+    if block.row(&RUN_INDEX, &index::leaving(&job.class, &job.id))?.is_some() {
+        return Err(RunFault::Leaving(job.id).into());
+    }
     let now = block.now().wall;
     let id = fresh_id(block, shared)?;
     let origin = Origin::Retry { of: failed.id, attempt: failed.attempt().saturating_add(1) };

@@ -125,7 +125,10 @@ fn find_unique(block: &Atomic<'_>, wanted: &Submission, now: Timestamp) -> Resul
         return Ok(None);
     }
     let job = JobId::new(std::str::from_utf8(job).map_err(|_| damaged())?)?;
-    // A job that was swept away since counts as none.
+    // A job that was swept away since, or is being swept, counts as none.
+    if block.row(&RUN_INDEX, &index::leaving(&wanted.class, &job))?.is_some() {
+        return Ok(None);
+    }
     Ok(make::find_job(block, &job)?.map(|job| Submitted { job: job.id, run: job.first, is_new: false }))
 }
 

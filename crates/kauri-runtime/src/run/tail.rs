@@ -155,7 +155,7 @@ impl Tail {
     /// Up to `most` events that are there and were not answered before; none if there are none yet, or no more.
     ///
     /// # Errors
-    /// `NoRun` if the run was swept, or if the substrate fails or a row is damaged.
+    /// `NoRun` if the run was swept, `EventsRemoved` if its events were, or if the substrate fails or a row is damaged.
     pub fn next(&mut self, most: usize) -> Result<Events> {
         // Asked for before the rows are: whatever is committed after this look is waited for.
         self.seen = self.followed.signal.count();
@@ -176,6 +176,7 @@ impl Tail {
                 if next < end {
                     let stretch = Arc::new(read(view, run, next, most - events.len())?);
                     if !stretch.iter().map(|event| event.seq).eq(next..end) {
+                        super::share::check_events(view, run)?;
                         // Of a run that is swept, events go before its row does.
                         let is_swept = row.outcome().is_some();
                         return Err(if is_swept { Error::Run(RunFault::NoRun(run)) } else { damaged() });

@@ -591,7 +591,7 @@ fn whoever_is_told_of_what_goes_is_told_before_and_may_refuse() {
 
 #[test]
 fn dead_letters_of_a_class_are_kept_as_long_as_its_runs() {
-    let keep = Keep { time: Some(Duration::from_secs(10)), runs: Some(2), bytes: None };
+    let keep = Keep { time: Some(Duration::from_secs(10)), runs: Some(2), ..Keep::default() };
     let (setup, runs) = setup_with(&Class { keep, ..Class::new(CREW) });
     for number in 0..5 {
         let id = kauri_wire::MessageId::new(format!("junk-{number}")).unwrap();

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::run::script::Report;
-use kauri::runtime::run::{Outcome, Run};
+use kauri::runtime::run::{Outcome, Run, SweptRuns};
 use kauri::runtime::{Observation, Observer, StepEnd};
 use kauri::{LogFormat, LogLevel};
 use serde_json::{Value, json};
@@ -135,8 +135,9 @@ impl Observer for Log {
                 self.say(LogLevel::Debug, "delivered", &format!("message {seq} has left"), &json!({ "seq": seq.0 }));
             }
             Observation::RunsSwept { swept } if swept.rows > 0 => {
-                let fields = json!({ "jobs": swept.jobs, "runs": swept.runs, "rows": swept.rows });
-                let words = format!("removed what is kept no longer: {} jobs, {} runs", swept.jobs, swept.runs);
+                let SweptRuns { jobs, runs, events, rows, .. } = **swept;
+                let fields = json!({ "jobs": jobs, "runs": runs, "events": events, "rows": rows });
+                let words = format!("removed what is kept no longer: {jobs} jobs, {runs} runs, {events} events");
                 self.say(LogLevel::Info, "swept", &words, &fields);
             }
             _ => {}

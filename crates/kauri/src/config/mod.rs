@@ -18,9 +18,12 @@
 //! takeover = "crash"          # or "resume"
 //! retry = { attempts = 3, pause = "1s", pause_max = "5m", on = ["script_error", "executor_crash", "timed_out"] }
 //! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # or every = "5m"
-//! keep = { time = "30d", runs = 10000, bytes = 1000000000 }
+//! keep = { time = "30d", runs = 10000, bytes = 1000000000, events = { time = "7d" }, artifacts = { count = 100 } }
 //! fan_out = { depth = 2, runs = 1000, parallel = 4, exit = "all" }    # derived work that its jobs may ask for; none without it
 //! ```
+//!
+//! `keep.events`, `keep.artifacts` and `keep.dead_letters` have `time`, `count` and `bytes`: events and artifacts may go before their runs do,
+//! and the count is then of runs that have theirs; dead letters are kept as runs are, unless something is said of them.
 //!
 //! Of `fan_out` the class of a tree's first run counts: `depth` is how many generations there may be below it, `runs` how many derived jobs
 //! in all (1000 if nothing is said), `parallel` how many of them are under way at a time (1), and `exit` says what the outcome of the whole
@@ -39,7 +42,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kauri_runtime::run::script::Protocol;
-use kauri_runtime::run::{Exit, FanOut, Keep, Outcomes, Retry, Takeover};
+use kauri_runtime::run::{Exit, FanOut, Keep, Limits, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 
@@ -262,7 +265,15 @@ fn retry_json(retry: &Retry) -> Value {
 }
 
 fn keep_json(keep: &Keep) -> Value {
-    serde_json::json!({ "time": keep.time.map(show_span), "runs": keep.runs, "bytes": keep.bytes })
+    let limits = |limits: &Limits| serde_json::json!({ "time": limits.time.map(show_span), "count": limits.count, "bytes": limits.bytes });
+    serde_json::json!({
+        "time": keep.time.map(show_span),
+        "runs": keep.runs,
+        "bytes": keep.bytes,
+        "events": limits(&keep.events),
+        "artifacts": limits(&keep.artifacts),
+        "dead_letters": keep.dead_letters.as_ref().map(limits),
+    })
 }
 
 /// How much derived work a class allows, by the keys of the file.

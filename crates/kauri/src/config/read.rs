@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kauri_runtime::run::script::Protocol;
-use kauri_runtime::run::{FanOut, Keep, Outcome, Outcomes, Retry, Takeover};
+use kauri_runtime::run::{FanOut, Keep, Limits, Outcome, Outcomes, Retry, Takeover};
 use kauri_runtime::{CatchUp, When};
 use serde_json::Value;
 use toml::Spanned;
@@ -217,11 +217,23 @@ fn read_schedule(table: &mut Table<'_>) -> Result<Setting<Option<ScheduleConfig>
 fn read_keep(table: &mut Table<'_>) -> Result<Setting<Keep>> {
     let source = table.source("keep");
     let Some(mut inner) = table.table("keep")? else { return Ok(Setting::default(Keep::default())) };
-    let time = inner.span("time")?.map(|(span, _)| span);
-    let mut count = |key| Ok(inner.number(key, 0, i64::MAX)?.map(|(number, _)| u64::try_from(number).unwrap_or(0)));
-    let (runs, bytes) = (count("runs")?, count("bytes")?);
+    let Limits { time, count: runs, bytes } = read_limits(&mut inner, "runs")?;
+    let mut limits = |key| {
+        let Some(mut inner) = inner.table(key)? else { return Ok(None) };
+        let limits = read_limits(&mut inner, "count")?;
+        inner.end().map(|()| Some(limits))
+    };
+    let (events, artifacts) = (limits("events")?.unwrap_or_default(), limits("artifacts")?.unwrap_or_default());
+    let dead_letters = limits("dead_letters")?;
     inner.end()?;
-    Ok(Setting { value: Keep { time, runs, bytes }, source })
+    Ok(Setting { value: Keep { time, runs, bytes, events, artifacts, dead_letters }, source })
+}
+
+/// Limits in a table, in which `count` is what the number of things is called.
+fn read_limits(table: &mut Table<'_>, count: &str) -> Result<Limits> {
+    let time = table.span("time")?.map(|(span, _)| span);
+    let mut number = |key| Ok(table.number(key, 0, i64::MAX)?.map(|(number, _)| u64::try_from(number).unwrap_or(0)));
+    Ok(Limits { time, count: number(count)?, bytes: number("bytes")? })
 }
 
 fn read_fan_out(table: &mut Table<'_>) -> Result<Setting<FanOut>> {
@@ -517,6 +529,26 @@ mod tests {
     }
 
     #[test]
+    fn events_artifacts_and_dead_letters_have_limits_of_their_own() {
+        let keep = |keep: &str| {
+            let text = format!("[job.mail]\ncommand = [\"x\"]\n{keep}\n");
+            config(&text, &|_: &str| None).map(|config| config.jobs["mail"].keep.value.clone())
+        };
+        let found =
+            keep("keep = { time = \"30d\", events = { time = \"7d\" }, artifacts = { count = 10, bytes = 5 } }");
+        let events = Limits { time: Some(Duration::from_hours(168)), ..Limits::default() };
+        let artifacts = Limits { count: Some(10), bytes: Some(5), ..Limits::default() };
+        let time = Some(Duration::from_hours(720));
+        assert_eq!(found.unwrap(), Keep { time, events, artifacts, ..Keep::default() });
+        // Dead letters for ever, whatever is kept of runs.
+        let found = keep("[job.mail.keep]\nruns = 3\ndead_letters = {}");
+        let dead_letters = Some(Limits::default());
+        assert_eq!(found.unwrap(), Keep { runs: Some(3), dead_letters, ..Keep::default() });
+        let wrong = keep("keep = { events = { runs = 3 } }").unwrap_err().to_string();
+        assert!(wrong.contains("job.mail.keep.events") && wrong.contains("runs"), "{wrong}");
+    }
+
+    #[test]
     fn everything_can_be_said() {
         let text = r#"
 [up]
@@ -551,7 +583,12 @@ fan_out = { depth = 2, parallel = 4, exit = "all" }
         assert_eq!(schedule.input, serde_json::json!({"n": [1, 2.5, true, "x"]}));
         assert_eq!(
             mail.keep.value,
-            Keep { time: Some(Duration::from_hours(720)), runs: Some(1_000), bytes: Some(1_000_000) }
+            Keep {
+                time: Some(Duration::from_hours(720)),
+                runs: Some(1_000),
+                bytes: Some(1_000_000),
+                ..Keep::default()
+            }
         );
         assert_eq!(
             mail.fan_out.value,

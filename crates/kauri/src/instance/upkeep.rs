@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kauri_ledger::Ledger;
-use kauri_runtime::run::Files;
+use kauri_runtime::run::{Collector, Files};
 use kauri_runtime::substrate::Signal;
 use kauri_runtime::{JsonLines, Runtime};
 
@@ -22,8 +22,11 @@ use crate::run_table::RunTable;
 
 /// How many messages leave in one go.
 const BATCH: usize = 256;
-/// How many rows one sweep removes.
+/// How many rows are swept, or names collected, before messages may leave again.
 const SWEEP_ROWS: usize = 4_096;
+const COLLECT_NAMES: usize = 256;
+/// How often bytes are looked for that a run wrote and never named, if any were written.
+const ORPHANS: Duration = Duration::from_hours(1);
 /// After trouble it is tried again after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -48,7 +51,9 @@ impl Upkeep {
         runtime.substrate().watch("outbox", &[], &signal);
         let changed = Arc::new(Signal::default());
         runtime.substrate().watch("runs", &[], &changed);
-        let work = Work { runtime: runtime.clone(), sink, sweep, desk, keeping, changed, tabled: None };
+        let (chore, has_swept, collected) = (Chore::Rest, false, None);
+        let runtime = runtime.clone();
+        let work = Work { runtime, sink, sweep, desk, keeping, changed, tabled: None, chore, has_swept, collected };
         let (bell, over) = (Arc::clone(&signal), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("kauri-upkeep".to_owned()).spawn(move || work.go(&bell, &over))?;
         Ok(Self { signal, is_over, thread: Some(thread) })
@@ -84,6 +89,18 @@ struct Work {
     /// Raised when a run changes, and how often it had been when the table of runs was brought up to date.
     changed: Arc<Signal>,
     tabled: Option<u64>,
+    chore: Chore,
+    /// Whether something was swept since the last collection: only then, or after a crash, there are files of no run.
+    has_swept: bool,
+    /// When the last collection began, and how many artifacts had been written by then.
+    collected: Option<(Instant, u64)>,
+}
+
+/// What is left to do of a pass over what is not kept.
+enum Chore {
+    Rest,
+    Sweep,
+    Collect(Box<Collector>),
 }
 
 impl Work {
@@ -92,14 +109,24 @@ impl Work {
         while !is_over.load(Ordering::Acquire) {
             let seen = signal.count();
             let mut trouble = self.deliver().err().map(Into::into);
-            if self.tabled.is_none() || swept.elapsed() >= self.sweep {
+            if matches!(self.chore, Chore::Rest) && (self.tabled.is_none() || swept.elapsed() >= self.sweep) {
                 swept = Instant::now();
-                trouble = self.clean().and_then(|()| self.table()).err().or(trouble);
+                self.chore = Chore::Sweep;
+            }
+            if !matches!(self.chore, Chore::Rest) {
+                trouble = self.clean().err().or(trouble);
+                if matches!(self.chore, Chore::Rest) {
+                    trouble = self.table().err().or(trouble);
+                }
             }
             // What waits although it was offered was not taken: it is offered again, and not at once.
             let waits = self.runtime.gauges().is_ok_and(|gauges| gauges.outbox > 0);
             let until = self.sweep.saturating_sub(swept.elapsed());
-            let pause = if waits || trouble.is_some() { until.min(PATIENCE) } else { until };
+            let pause = match self.chore {
+                Chore::Rest if waits || trouble.is_some() => until.min(PATIENCE),
+                Chore::Rest => until,
+                Chore::Sweep | Chore::Collect(_) => Duration::ZERO,
+            };
             self.desk.note_trouble(trouble.map(|error: Trouble| error.to_string()));
             signal.wait(seen, Some(pause));
         }
@@ -112,15 +139,36 @@ impl Work {
         Ok(())
     }
 
-    fn clean(&self) -> Result<(), Trouble> {
+    /// Does a small part of what is left of a pass: messages wait no longer than for that. What fails is tried again in the next pass.
+    fn clean(&mut self) -> Result<(), Trouble> {
         let Keeping { ledger, files, .. } = &self.keeping;
-        loop {
-            let swept = retention::sweep(&self.runtime.runs(), ledger, Some(files), SWEEP_ROWS);
-            let (swept, _) = swept.map_err(|error| error.to_string())?;
-            if swept.rows < SWEEP_ROWS as u64 {
-                return Ok(());
+        match std::mem::replace(&mut self.chore, Chore::Rest) {
+            Chore::Rest => {}
+            Chore::Sweep => {
+                let swept = retention::sweep_rows(&self.runtime.runs(), ledger, files, SWEEP_ROWS)?;
+                self.has_swept |= swept.rows > 0;
+                if swept.rows >= SWEEP_ROWS as u64 {
+                    self.chore = Chore::Sweep;
+                } else if self.may_collect() {
+                    let written = files.artifacts().written();
+                    self.chore = Chore::Collect(Box::new(self.runtime.runs().collector(files)?));
+                    (self.has_swept, self.collected) = (false, Some((Instant::now(), written)));
+                }
+            }
+            Chore::Collect(mut collector) => {
+                retention::collect(&mut collector, ledger, COLLECT_NAMES).inspect_err(|_| self.has_swept = true)?;
+                if !collector.is_over() {
+                    self.chore = Chore::Collect(collector);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Whether there may be something to collect: of runs that were swept, or that a crash left, or that a run wrote and never named.
+    fn may_collect(&self) -> bool {
+        let Some((at, before)) = self.collected else { return true };
+        self.has_swept || at.elapsed() >= ORPHANS && self.keeping.files.artifacts().written() != before
     }
 
     fn table(&mut self) -> Result<(), Trouble> {

@@ -1,14 +1,16 @@
 //! What an instance does beside taking jobs: several at once, messages that leave, what is kept, what it says on its screen.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use kauri::runtime::run::{Class, Ending, Halt, LiveRun, Outcome, Retry, Submission};
+use kauri::runtime::run::{Artifacts, Class, Ending, Files, Halt, LiveRun, Outcome, Retry, Submission};
 use kauri::runtime::substrate::TreeSubstrate;
 use kauri::runtime::{Policy, Runtime};
 use kauri::tree::Options;
 use kauri::tree::disk::OsDisk;
-use kauri::wire::WorkerId;
+use kauri::wire::{RunId, Timestamp, WorkerId};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -50,10 +52,7 @@ fn messages_of_the_outbox_leave_into_a_file() {
     let home = Scratch::filled("work-outbox");
     let disk = OsDisk::new(home.layout.runtime()).expect("a disk");
     let store = Options::new().keeper(false).open(&disk, "store.kauri").expect("a store");
-    let builder = Runtime::builder(
-        std::sync::Arc::new(TreeSubstrate::new(store)),
-        std::sync::Arc::new(kauri::SystemClock::new()),
-    );
+    let builder = Runtime::builder(Arc::new(TreeSubstrate::new(store)), Arc::new(kauri::SystemClock::new()));
     let runtime = builder.elsewhere(|worker| worker == SALES).start().expect("a runtime");
     for id in ["order-1", "order-2"] {
         runtime.send(&order(id)).expect("sent");
@@ -85,6 +84,57 @@ fn what_a_class_does_not_keep_is_removed() {
     });
     assert_eq!(show(&home, &runs[2])["state"], "success");
     up.kill();
+}
+
+#[test]
+fn events_that_a_class_does_not_keep_are_removed_and_said_to_be() {
+    let config = format!("[up]\nsweep = \"20ms\"\n{HELLO}keep = {{ events = {{ count = 0 }} }}\n");
+    let home = home("work-keep-events", &config);
+    let (up, _) = Up::start(&home);
+    let run = up.submit(&["hello"]);
+    let report = || objects(&on(&home, &["runs", "report", &run, "--json"]).stdout).remove(0);
+    wait_until("its events are gone", || report()["events_removed"] == true);
+    assert_eq!((&show(&home, &run)["state"], &report()["events"]), (&json!("success"), &json!({})));
+    assert!(show(&home, &run)["events"].as_u64().expect("a number") > 0, "how many there were is known");
+    let words = "they were removed because its class keeps them no longer";
+    let refused = |what: &str| {
+        let output = on(&home, &["runs", what, &run, "--json"]);
+        let error = objects(&output.stdout).remove(0)["error"].clone();
+        assert_eq!((output.status.code(), &error["code"]), (Some(1), &json!("refused")), "{what}");
+        assert!(error["message"].as_str().expect("words").contains(words), "{what}: {error}");
+    };
+    ["events", "tail"].into_iter().for_each(refused);
+    up.kill();
+    // Where nothing runs too.
+    ["events", "tail"].into_iter().for_each(refused);
+    let text = String::from_utf8(on(&home, &["runs", "report", &run]).stdout).expect("text");
+    assert!(text.contains("events, which are kept no longer"), "{text}");
+}
+
+#[test]
+fn files_of_no_run_are_collected_when_an_instance_starts_and_stand_in_the_audit_by_name() {
+    let home = home("work-collect", &format!("[up]\nsweep = \"20ms\"\n{HELLO}"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home.layout.files()).expect("a folder");
+    let disk = Arc::new(OsDisk::new(home.layout.files()).expect("a disk"));
+    let files = Files::new(Artifacts::open(disk).expect("a directory"));
+    let run = RunId::from_parts(Timestamp(1_780_000_000_000), [7; 10]);
+    // More than are looked at before messages may leave.
+    for number in 0..300 {
+        files.put(run, &format!("page-{number}"), "text/html", b"the same").expect("put");
+    }
+    drop(files);
+    let (up, _) = Up::start(&home);
+    let left = || std::fs::read_dir(home.layout.files()).expect("a folder").count();
+    wait_until("everything is gone", || left() == 0);
+    up.signal(Signal::TERM);
+    assert_eq!(up.code(), Some(0));
+    let noted = |what: &str| -> Vec<Value> {
+        let shown = objects(&on(&home, &["audit", "show", "--limit", "1000", "--json"]).stdout);
+        shown.into_iter().filter(|line| line.to_string().contains(what)).collect()
+    };
+    let named = noted("FILE_COLLECTED");
+    assert!(named.len() == 300 && named.iter().any(|line| line.to_string().contains("page-299")), "{named:?}");
+    assert_eq!(noted("ARTIFACT_COLLECTED").len(), 1);
 }
 
 #[test]

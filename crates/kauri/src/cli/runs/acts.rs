@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kauri::control::{AskError, Code, Fault, ended_json, run_json};
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::Look;
+use kauri::runtime::run::RunFault;
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
@@ -193,9 +194,16 @@ pub(super) fn tail(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl 
 fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     let mut from = args.from;
     loop {
-        let read =
-            |look: &Look<'_>| some(look.run(args.run).and_then(|run| Ok((look.events(args.run, from, PAGE)?, run))));
-        let (events, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
+        let read = |look: &Look<'_>| {
+            some(look.run(args.run).and_then(|run| {
+                let is_removed = look.removed(run.id)?.events;
+                Ok((look.events(run.id, from, PAGE)?, is_removed, run))
+            }))
+        };
+        let (events, is_removed, run) = found(args.run, json, look(home, read)?.flatten(), out)?;
+        if is_removed {
+            return Err(events_removed(run.id, json, out));
+        }
         for event in &events {
             let event = event.to_json(&run).map_err(|error| Trouble::Wrong(error.to_string()))?;
             print(&event, args.zone, json, out)?;
@@ -206,6 +214,12 @@ fn tail_here(home: &HomeArgs, args: &TailArgs, json: bool, out: &mut impl Write)
             return if run.outcome().is_some() { Ok(()) } else { Err(idle(&json!({ "run": run_json(&run) }))) };
         }
     }
+}
+
+/// Says that the events of a run are kept no longer.
+pub(super) fn events_removed(run: RunId, json: bool, out: &mut impl Write) -> Trouble {
+    let words = RunFault::EventsRemoved(run).to_string();
+    said(AskError::Fault(Fault::new(Code::Refused, words)), json, out)
 }
 
 fn idle(found: &Value) -> Trouble {

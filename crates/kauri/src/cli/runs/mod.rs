@@ -212,10 +212,14 @@ fn print_events(home: &HomeArgs, said: &Said, zone: Zone, json: bool, out: &mut 
     let read = |look: &Look<'_>| {
         some(look.run(said.run).and_then(|run| {
             let events = look.events(run.id, said.from, said.limit)?;
-            Ok((run, events))
+            let is_removed = look.removed(run.id)?.events;
+            Ok((run, events, is_removed))
         }))
     };
-    let (run, events) = found(said.run, json, look(home, read)?.flatten(), out)?;
+    let (run, events, is_removed) = found(said.run, json, look(home, read)?.flatten(), out)?;
+    if is_removed {
+        return Err(acts::events_removed(run.id, json, out));
+    }
     let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
     let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
     let cells = |value: &Value| {

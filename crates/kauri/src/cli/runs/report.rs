@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
 use kauri::control::tree_json;
-use kauri::runtime::run::{Origin, Run, RunFault, RunReport, Tree};
+use kauri::runtime::run::{Origin, Removed, Run, RunFault, RunReport, Tree};
 use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ pub(super) struct Report {
     tree: Option<Tree>,
     /// How its script went, if one was executed.
     script: Option<RunReport>,
+    removed: Removed,
 }
 
 pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
@@ -44,9 +45,9 @@ pub(super) fn read(look: &Look<'_>, id: RunId) -> runtime::Result<Report> {
     let others = lineage.ancestors.into_iter().chain(lineage.descendants);
     let mut attempts: Vec<Run> = others.filter(|other| other.job == run.job).chain([run.clone()]).collect();
     attempts.sort_by_key(Run::attempt);
-    let (tree, script) = (tree(look, &run)?, look.report_of(id)?);
+    let (tree, script, removed) = (tree(look, &run)?, look.report_of(id)?, look.removed(id)?);
     let (counts, log, artifacts) = Default::default();
-    let mut report = Report { run, attempts, counts, log, artifacts, error: None, tree, script };
+    let mut report = Report { run, attempts, counts, log, artifacts, error: None, tree, script, removed };
     let mut from = 1;
     loop {
         let events = look.events(id, from, PAGE)?;
@@ -109,6 +110,8 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "error": report.error,
             "tree": report.tree_json(),
             "script": report.script.as_ref().map(script_json),
+            "events_removed": report.removed.events,
+            "artifacts_removed": report.removed.artifacts,
         });
         return Ok(writeln!(out, "{value}")?);
     }
@@ -124,7 +127,15 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
         }
     }
     let counts: Vec<String> = report.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    writeln!(out, "said     {}", if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") })?;
+    let said = match report.removed.events {
+        true => format!("{} events, which are kept no longer", report.run.events),
+        false if counts.is_empty() => "nothing".to_owned(),
+        false => counts.join(", "),
+    };
+    writeln!(out, "said     {said}")?;
+    if report.removed.artifacts {
+        writeln!(out, "         its artifacts and files are kept no longer")?;
+    }
     if let Some(script) = &report.script {
         print_script(script, out)?;
     }
