@@ -614,7 +614,7 @@ impl Running {
         }
         let rows = runtime.substrate().snapshot().map_err(words)?;
         let index: TableName = "run_index".into();
-        for tag in *b"rwaqpuk" {
+        for tag in *b"rwaqpuh" {
             let count = rows.count(&index, KeyRange { from: &[tag], until: Some(&[tag + 1]) }).map_err(words)?;
             if count > 0 {
                 return Err(format!("{count} marks `{}` are left in the index of runs", char::from(tag)));

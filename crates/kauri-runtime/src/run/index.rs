@@ -21,7 +21,7 @@
 //! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
 //! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
-//! | k | run 16                            | nothing: the run and all under it are being cancelled
+//! | h | run 16                            | nothing: the run and all under it are being cancelled
 //! ```
 //!
 //! Values are little-endian. A gate is the first half of the SHA-256 of its name: `run:` and the root's sixteen bytes for derived work,
@@ -201,11 +201,11 @@ pub(super) fn undecided(run: RunId) -> Bytes {
 pub(super) const UNDECIDED: &[u8] = b"u";
 
 pub(super) fn cancelling(run: RunId) -> Bytes {
-    key(b'k', &[run.as_bytes()])
+    key(b'h', &[run.as_bytes()])
 }
 
 /// All runs that are being cancelled.
-pub(super) const CANCELLING: &[u8] = b"k";
+pub(super) const CANCELLING: &[u8] = b"h";
 
 pub(super) fn refused(run: RunId) -> Bytes {
     key(b'x', &[run.as_bytes()])
