@@ -87,7 +87,7 @@ impl Life {
     fn found(&self) -> BTreeMap<String, Row> {
         let connection = rusqlite::Connection::open(&self.path).expect("a database");
         let mut all = connection.prepare("SELECT * FROM runs").expect("a table");
-        let names: Vec<String> = all.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = all.column_names().map(str::to_owned).collect();
         let row = |row: &rusqlite::Row<'_>| {
             let text = |at: usize| match row.get_unwrap(at) {
                 rusqlite::types::Value::Null => None,

@@ -1,28 +1,24 @@
-//! What is done with runs: followed, waited for, cancelled, retried.
+//! What is done with runs: followed, cancelled, retried, told something.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
 
-use kauri::control::{AskError, Code, Fault, ended_json, run_json};
+use kauri::control::{AskError, Code, Fault, run_json};
 use kauri::ledger::{Clock as _, SystemClock};
 use kauri::runtime::Look;
 use kauri::runtime::run::RunFault;
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
-use super::{found, some, tree_words};
+use super::wait::{PATIENCE, gone, idle};
+use super::{found, some};
 use crate::cli::Trouble;
-use crate::cli::ask::{Reach, connect, note, said};
+use crate::cli::ask::{Reach, connect, said};
 use crate::cli::home::{HomeArgs, look, span, there};
 use crate::cli::submit::{given, input};
 use crate::cli::table::{Zone, plain, short};
 
 /// How many events are read in one go.
 const PAGE: usize = 512;
-/// How long one request waits.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How much of a result is shown to people.
-const RESULT_CHARS: usize = 500;
 
 #[derive(clap::Args)]
 pub(super) struct TailArgs {
@@ -31,17 +27,6 @@ pub(super) struct TailArgs {
     /// From this number on
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     from: u64,
-    #[command(flatten)]
-    zone: Zone,
-}
-
-#[derive(clap::Args)]
-pub(super) struct WaitArgs {
-    /// A run of the job
-    run: RunId,
-    /// So long at most, as 30s; for ever without it
-    #[arg(long, value_name = "SPAN", value_parser = kauri::parse_span)]
-    timeout: Option<Duration>,
     #[command(flatten)]
     zone: Zone,
 }
@@ -222,27 +207,6 @@ pub(super) fn events_removed(run: RunId, json: bool, out: &mut impl Write) -> Tr
     said(AskError::Fault(Fault::new(Code::Refused, words)), json, out)
 }
 
-fn idle(found: &Value) -> Trouble {
-    note(&format!("nothing runs in this home, so nothing changes (`kauri up` starts it); {}", standing(found)));
-    Trouble::No
-}
-
-/// How far a job is that has not ended, with what was derived from it if that counts.
-fn standing(found: &Value) -> String {
-    let run = format!("the run is {}", found["run"]["state"].as_str().unwrap_or("unknown"));
-    match found["tree"]["jobs_open"].as_u64() {
-        Some(open) if open > 0 => {
-            format!("{run}, and {open} of {} jobs in its tree have not ended", found["tree"]["jobs"])
-        }
-        _ => run,
-    }
-}
-
-fn gone() -> Trouble {
-    note("the instance stopped before the end; ask again when it runs");
-    Trouble::No
-}
-
 /// An event as a line for people.
 fn print(event: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if json {
@@ -259,76 +223,4 @@ fn print(event: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<
     };
     let line = format!("{} {kind:<12} {}", zone.text(&text(&event["ts"])), short(&what, 500));
     Ok(writeln!(out, "{}", plain(line.trim_end()))?)
-}
-
-pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    if let Some(client) = connect(&there(home)?)? {
-        let told = Told { most: args.timeout, zone: args.zone, json };
-        return wait_for(&mut Reach::Instance(client), &args.run.to_string(), &told, out);
-    }
-    let read = |look: &Look<'_>| some(ended_json(look, args.run));
-    let found = found(args.run, json, look(home, read)?.flatten(), out)?;
-    if found["over"] == true { ended(&found, args.zone, json, out) } else { Err(idle(&found)) }
-}
-
-/// Prints how a job ended, which is the answer.
-fn ended(found: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    if json {
-        let mut run = found["run"].clone();
-        ["result", "failure", "tree"].into_iter().for_each(|name| run[name] = found[name].clone());
-        writeln!(out, "{run}")?;
-    } else {
-        print_end(found, zone, out)?;
-    }
-    let is_well = matches!(found["outcome"].as_str(), Some("success" | "skipped"));
-    if is_well { Ok(()) } else { Err(Trouble::No) }
-}
-
-/// How long is waited for a job, and how its end is told.
-pub(crate) struct Told {
-    pub(crate) most: Option<Duration>,
-    pub(crate) zone: Zone,
-    pub(crate) json: bool,
-}
-
-/// Waits for the job of a run, and tells how it ended.
-pub(crate) fn wait_for(reach: &mut Reach, run: &str, told: &Told, out: &mut impl Write) -> Result<(), Trouble> {
-    let Told { most, zone, json } = *told;
-    let began = Instant::now();
-    loop {
-        let left = most.map_or(PATIENCE, |most| most.saturating_sub(began.elapsed()).min(PATIENCE));
-        let found = match reach.ask("wait", &json!({ "run_id": run }), left) {
-            Ok(found) => found,
-            Err(AskError::Gone(_)) => return Err(gone()),
-            Err(error) => return Err(said(error, json, out)),
-        };
-        if found["over"] == true {
-            return ended(&found, zone, json, out);
-        }
-        if !reach.is_running() {
-            return Err(idle(&found));
-        }
-        if most.is_some_and(|most| began.elapsed() >= most) {
-            note(&format!("it has not ended yet: {}", standing(&found)));
-            return Err(Trouble::No);
-        }
-    }
-}
-
-fn print_end(found: &Value, zone: Zone, out: &mut impl Write) -> Result<(), Trouble> {
-    let run = &found["run"];
-    let text = |name: &str| run[name].as_str().unwrap_or_default();
-    let took = run["ran_ms"].as_u64().map_or_else(String::new, |took| format!(" after {took} ms"));
-    let ended = zone.text(text("ended"));
-    writeln!(out, "{} in attempt {}{took}, at {ended}", text("outcome"), run["attempt"])?;
-    for line in found["message"].as_str().unwrap_or_default().lines() {
-        writeln!(out, "  {}", plain(line))?;
-    }
-    if !found["result"].is_null() {
-        writeln!(out, "result {}", plain(&short(&found["result"].to_string(), RESULT_CHARS)))?;
-    }
-    if !found["tree"].is_null() {
-        writeln!(out, "{}", tree_words(&found["tree"]))?;
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod acts;
 mod report;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +19,7 @@ use super::home::{HomeArgs, look, span};
 use super::table::{Zone, list, more, plain, short};
 use super::watch::Watch;
 
-pub(crate) use self::acts::{Told, wait_for};
+pub(crate) use self::wait::{Told, wait_for};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -97,7 +98,7 @@ enum Command {
     Tail(acts::TailArgs),
     /// Wait until the job of a run has ended, with all its attempts, and with all that was derived from it if its class says so (exit = "all" in
     /// fan_out); exit code 0 if it ended well
-    Wait(acts::WaitArgs),
+    Wait(wait::WaitArgs),
     /// Cancel a run with everything under it, and all that follows it
     Cancel {
         /// The run
@@ -147,7 +148,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
         }
         Command::Lineage { run } => print_lineage(&args.home, *run, args.json, out),
         Command::Tail(tail) => acts::tail(&args.home, tail, args.json, out),
-        Command::Wait(wait) => acts::wait(&args.home, wait, args.json, out),
+        Command::Wait(wait) => wait::wait(&args.home, wait, args.json, out),
         Command::Cancel { run } => acts::cancel(&args.home, *run, args.json, out),
         Command::Retry(retry) => acts::retry(&args.home, retry, args.json, out),
         Command::Signal(signal) => acts::signal(&args.home, signal, args.json, out),
