@@ -198,9 +198,12 @@ impl Drive for Scripted {
 fn tell(live: &LiveRun, report: &Report) {
     live.shared.metrics.run_reported(report);
     let is_ours = !matches!(report.sealed, Err(SinkError::Lost | SinkError::Sealed));
-    if is_ours && let Err(error) = report::keep(live, report) {
+    let kept = if is_ours { report::keep(live, report) } else { Ok(()) };
+    match kept {
+        // Who stops everything knows that what is left is not kept.
+        Ok(()) | Err(Error::Stopped) => {}
         // How the run ended does not depend on it.
-        live.shared.observe(&Observation::WorkerError { worker: live.driver.worker, error: &error });
+        Err(error) => live.shared.observe(&Observation::WorkerError { worker: live.driver.worker, error: &error }),
     }
     live.shared.observe(&Observation::RunReported { run: live.run(), report });
 }

@@ -468,3 +468,14 @@ fn command_that_never_reads_its_answers_is_ended_by_its_deadline() {
     std::fs::remove_file(path).unwrap();
     assert_eq!((outcome(&report), events.len()), (Outcome::TimedOut, 0));
 }
+
+#[test]
+fn file_that_comes_after_the_end_is_refused_and_answered() {
+    let run_id = id().to_string();
+    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+    let late = FileWrite { write_id: 1, filename: "a.txt", content_type: "text/plain", data: b"a" };
+    // It ends when it has heard the beginning of an answer, or breaks its word.
+    let then = "read job; test $(timeout 30 head -c 4 | wc -c) = 4";
+    let (report, _) = framed("too-late-file", &[done, RunFrame::FileWrite(late)], then);
+    assert_eq!((outcome(&report), report.refused, report.is_disputed), (DONE, 1, false));
+}

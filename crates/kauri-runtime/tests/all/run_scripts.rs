@@ -367,6 +367,18 @@ fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_s
     }
 }
 
+#[test]
+fn process_that_follows_another_contract_is_a_version_mismatch() {
+    let foreign: fn(&RunInfo) -> Vec<u8> = |run| {
+        let mut bytes = frames(run, &[item()], &[]);
+        let at = bytes.windows(5).position(|part| part == b"0.1.0").unwrap();
+        bytes[at] = b'7';
+        bytes
+    };
+    let (run, ..) = run_process(foreign, ProcessExit::Code(0));
+    assert_eq!((run.outcome(), run.events), (Some(Outcome::VersionMismatch), 1));
+}
+
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..3_000 {
         if is_so() {

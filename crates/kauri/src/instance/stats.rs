@@ -7,7 +7,7 @@ use std::time::Duration;
 use kauri_ledger::Ledger;
 use kauri_runtime::run::Run;
 use kauri_runtime::substrate::Substrate;
-use kauri_runtime::{DeadLetter, Latency, Look, Observation, Observer, Result, Runtime, Spread};
+use kauri_runtime::{DeadLetter, Latency, Look, Observation, Observer, PhaseTimes, Result, Runtime, Spread};
 use kauri_wire::{InboxKey, MessageRef};
 use serde_json::{Value, json};
 
@@ -188,6 +188,7 @@ impl Desk {
             "classes": self.class_stats(&running)?,
             "counters": counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
             "latency": { "steps": latency(&counts.latency), "queued": latency(&counts.run_queued), "runs": latency(&counts.run_took) },
+            "phases": phases(&counts.phases),
             "running": running.len(),
             "in_flight": running.iter().take(IN_FLIGHT_MAX).map(run_json).collect::<Vec<_>>(),
             "failures": self.failures(&look)?,
@@ -249,6 +250,16 @@ fn latency(latency: &Latency) -> Value {
         "p99_us": micros(latency.p99),
         "max_us": micros(latency.max),
     })
+}
+
+/// How long each phase of scripts took.
+fn phases(phases: &PhaseTimes) -> Value {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let each = phases.each().map(|(phase, time)| {
+        let time = json!({ "count": time.count, "total_us": micros(time.total), "max_us": micros(time.max) });
+        (phase.as_str().to_owned(), time)
+    });
+    each.collect::<serde_json::Map<_, _>>().into()
 }
 
 /// Nanoseconds that things took at most, and how many did.

@@ -240,4 +240,6 @@ fn the_spreads_agree_with_the_numbers(home: &Scratch) {
         assert!(longest / 1_000 >= latency["max_us"].as_u64().expect("a number"), "{name}: {latency}");
     }
     assert_eq!(stats(home)["latency"]["runs"].get("spread"), None, "only where it is asked for");
+    // The last of them is told a moment after its run has ended.
+    wait_until("phases are told", || stats(home)["phases"]["release"]["count"] == told["latency"]["runs"]["samples"]);
 }

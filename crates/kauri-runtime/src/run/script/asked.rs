@@ -8,13 +8,14 @@
 //! one step after the other, in an order that follows from its job alone. If what it waits for has not come it is answered `parked`, and
 //! ended: its run begins anew when that has come, and the process then gets back what it recorded.
 
-use kauri_wire::run::{RunFrame, StepAnswer, StepRequest, StepStatus, StepWish};
-use kauri_wire::{JobId, RunId, Timestamp};
+use kauri_wire::run::{FileWriteAck, RunFrame, StepAnswer, StepRequest, StepStatus, StepWish};
+use kauri_wire::{JobId, RunId, Timestamp, WireError};
 
 use super::context::Context;
 use super::error::ScriptError;
 use super::steps::{ActionEnd, BeganAction, StepsError};
 use crate::run::outcome::Outcome;
+use crate::run::session::Refusal;
 
 #[cfg(doc)]
 use kauri_wire::run::STEPS_VERSION;
@@ -24,6 +25,38 @@ use kauri_wire::run::STEPS_VERSION;
 struct Got {
     data: Option<Vec<u8>>,
     text: Option<String>,
+}
+
+/// Which answer a frame wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    None,
+    File(u64),
+    Step(u64),
+}
+
+impl Wanted {
+    pub(super) const fn of(frame: &Result<RunFrame<'_>, WireError>) -> Self {
+        match frame {
+            Ok(RunFrame::FileWrite(file)) if file.write_id != 0 => Self::File(file.write_id),
+            Ok(RunFrame::StepRequest(request)) => Self::Step(request.request_id),
+            _ => Self::None,
+        }
+    }
+
+    /// Adds the answer that it is refused, if one is wanted: whoever waits for it would wait for ever.
+    pub(super) fn refuse(self, why: &Refusal, answers: &mut Vec<u8>) {
+        let words = why.to_string();
+        let frame = match self {
+            Self::None => return,
+            Self::File(write_id) => RunFrame::FileWriteAck(FileWriteAck { write_id, ok: false, error: Some(&words) }),
+            Self::Step(request_id) => {
+                let (status, text) = (StepStatus::Stopped, Some(&*words));
+                RunFrame::StepAnswer(StepAnswer { request_id, status, data: None, text })
+            }
+        };
+        frame.append_to(answers).expect("a refusal is short");
+    }
 }
 
 /// Does what is asked for, and adds the answer's frame to `answers`.

@@ -12,6 +12,7 @@ use std::fmt;
 
 use kauri_wire::run::{Event, FileWriteAck, RunFrame};
 
+use super::asked::Wanted;
 use super::context::Context;
 use super::emit::EmitError;
 use super::error::ScriptError;
@@ -99,6 +100,7 @@ impl<'a> Bridge<'a> {
         while !self.is_over
             && let Some(frame) = self.pipe.next_frame()
         {
+            let wanted = Wanted::of(&frame);
             match self.session.hear(frame) {
                 Ok(Heard::Step(request)) => {
                     let asked = super::asked::answer(&request, self.cx, &mut answers);
@@ -107,7 +109,7 @@ impl<'a> Bridge<'a> {
                 }
                 Ok(heard) => take(self.cx, &mut self.writers, &mut self.said, &heard, &mut answers)?,
                 Err(refusal) if refusal.is_fatal() => return Err(BridgeError::Refused(refusal)),
-                Err(_) => {}
+                Err(refusal) => wanted.refuse(&refusal, &mut answers),
             }
         }
         Ok(answers)

@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use kauri_wire::run::{ArtifactChunk, Event, FileWrite, FileWriteAck, RunFrame};
 
 use super::answers::Answers;
+use super::asked::Wanted;
 use super::context::Context;
 use super::emit::EmitError;
 use super::error::ScriptError;
@@ -64,10 +65,18 @@ impl Framed {
         while !self.answers.is_full()
             && let Some(frame) = self.pipe.next_frame()
         {
+            let wanted = Wanted::of(&frame);
             let heard = match self.session.hear(frame) {
                 Ok(heard) => heard,
                 Err(refusal) if refusal.is_fatal() => return Err(refused(&refusal)),
-                Err(_) => continue,
+                Err(refusal) => {
+                    let mut bytes = Vec::new();
+                    wanted.refuse(&refusal, &mut bytes);
+                    if !bytes.is_empty() {
+                        self.answers.push(bytes);
+                    }
+                    continue;
+                }
             };
             match heard {
                 Heard::Event(_, Event::Artifact { artifact_id, name, content_type, size_bytes }) => {
