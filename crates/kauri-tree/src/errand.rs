@@ -83,17 +83,63 @@ impl Errand {
     }
 
     /// As durable as that when it is settled, or more, if others in the same transaction want more.
+    ///
+    /// ```
+    /// use kauri_tree::{Durability, Errand, Outcome, Store, Table, Write};
+    ///
+    /// const SEEN: Table<u64, ()> = Table::new("seen");
+    /// let store = Store::in_memory()?;
+    /// let see = Errand::new(|txn| {
+    ///     txn.put(&SEEN, 1, ())?;
+    ///     Ok(Outcome::Committed { sequences: Vec::new() })
+    /// });
+    /// store.perform(see.durability(Durability::Flush(100)))?; // on the disk a tenth of a second later
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
     /// Writes about so many bytes of keys and values. What is more than 256 KiB together is done in several transactions.
+    ///
+    /// ```
+    /// use kauri_tree::{Errand, Outcome, Store, Table, Write};
+    ///
+    /// const PAGES: Table<u64, [u8]> = Table::new("pages");
+    /// let store = Store::in_memory()?;
+    /// let keep = |number: u64| {
+    ///     Errand::new(move |txn| {
+    ///         txn.put(&PAGES, number, &[7; 100_000])?;
+    ///         Ok(Outcome::Committed { sequences: Vec::new() })
+    ///     })
+    ///     .bytes(100_008)
+    /// };
+    /// let posted: Vec<_> = (0..5).map(|number| store.post(keep(number))).collect(); // two transactions, or more
+    /// posted.into_iter().try_for_each(|posted| posted.settle().map(drop))?;
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
 
     /// Calls this once when what was done is durable and everybody sees it, on whatever thread; never, if it was not to stay or failed. All who
     /// share the transaction are answered after it. It may commit something itself.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use kauri_tree::{Errand, Outcome, Store, Table, Write};
+    ///
+    /// const SEEN: Table<u64, ()> = Table::new("seen");
+    /// let store = Store::in_memory()?;
+    /// let (told, hears) = mpsc::channel();
+    /// let see = Errand::new(|txn| {
+    ///     txn.put(&SEEN, 1, ())?;
+    ///     Ok(Outcome::Committed { sequences: Vec::new() })
+    /// });
+    /// store.perform(see.then(move || drop(told.send("seen"))))?;
+    /// assert_eq!(hears.try_recv(), Ok("seen"));
+    /// # Ok::<(), kauri_tree::Error>(())
+    /// ```
     pub fn then(self, then: impl FnOnce() + Send + 'static) -> Self {
         Self { then: Some(Box::new(then)), ..self }
     }
