@@ -484,6 +484,9 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     let Some(mut run) = make::find_run(block, id)? else { return Ok(Next::Drop(None)) };
     let seq = claimed.key.seq.0;
     if run.outcome().is_some() {
+        // It may be here for those who wait for its job and were not told with its end.
+        let job = make::find_job(block, &run.job)?.filter(|job| job.latest == id);
+        job.map_or(Ok(()), |job| seal::tell_waiters(block, &job, &run))?;
         return Ok(Next::Drop(None));
     }
     if run.state == State::Running && claimed.doom.is_some() {

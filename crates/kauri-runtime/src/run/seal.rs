@@ -184,17 +184,27 @@ fn finish(block: &mut Atomic<'_>, mut job: Job, run: &Run, outcome: Outcome) -> 
     if run.started.is_none() {
         unmark(block, &index::paused(&run.class, run.id))?;
     }
+    tell_waiters(block, &job, run)
+}
+
+/// Stages that those who wait for a job hear of its end, if it has ended: some of them, and a message of the job's last run brings the rest.
+pub(super) fn tell_waiters(block: &mut Atomic<'_>, job: &Job, run: &Run) -> Result<()> {
+    /// One commit wakes no more, however many wait.
+    const TOLD_MAX: usize = 1000;
     let waiters = index::waiters(&job.id);
+    let Some(outcome) = job.outcome else { return Ok(()) };
     // Few jobs are waited for, and to count is cheaper than to look.
-    let waiting = if count_marked(block, &waiters)? == 0 { Vec::new() } else { marked(block, &waiters, usize::MAX)? };
-    for key in waiting {
-        let waiter = index::last_run(&key)?;
-        unmark(block, &key)?;
-        if let Some(waiter) = make::find_run(block, waiter)? {
+    if count_marked(block, &waiters)? == 0 {
+        return Ok(());
+    }
+    let waiting = marked(block, &waiters, TOLD_MAX)?;
+    for key in &waiting {
+        unmark(block, key)?;
+        if let Some(waiter) = make::find_run(block, index::last_run(key)?)? {
             tell(block, &waiter, outcome)?;
         }
     }
-    Ok(())
+    if waiting.len() == TOLD_MAX { make::wake(block, run) } else { Ok(()) }
 }
 
 /// Stages that a run hears of the end of a job that it waits for.

@@ -136,6 +136,24 @@ fn job_is_not_kept_waiting_for_others_when_one_has_failed_that_it_needs() {
 }
 
 #[test]
+fn thousands_that_wait_for_one_job_are_told_in_several_commits() {
+    let (setup, runs) = setup();
+    let before = runs.submit(&work("first")).unwrap();
+    for _ in 0..5 {
+        runs.submit_all(&vec![work("after").after(before.job.clone()); 500]).unwrap();
+    }
+    let (mut worker, ran) = scribes(&setup);
+    worker.set_policy(Policy { batch_messages_max: 1, ..Policy::default() });
+    worker.tick().unwrap();
+    assert_eq!(runs.job(&before.job).unwrap().outcome, Some(DONE));
+    let waiting =
+        || runs.list(None, 3000).unwrap().iter().filter(|run| runs.job(&run.job).unwrap().waiting > 0).count();
+    assert_eq!(waiting(), 1500, "the first thousand were told with its end");
+    worker.drain().unwrap();
+    assert_eq!((waiting(), ran.lock().unwrap().len()), (0, 2501));
+}
+
+#[test]
 fn urgent_job_is_urgent_whenever_it_is_woken() {
     let (setup, runs) = setup();
     let ran = Ran::default();
