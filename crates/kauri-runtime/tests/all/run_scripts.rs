@@ -406,6 +406,8 @@ impl Script for Silent {
             return Ok(());
         }
         wait_until(|| cx.stop().cause().is_some());
+        // It would take whatever end it is told.
+        self.store.fails.store(false, Ordering::Relaxed);
         Ok(cx.stop().check()?)
     }
 }
