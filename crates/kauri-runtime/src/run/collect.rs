@@ -48,6 +48,7 @@ pub struct Collector {
 type Kept<T> = std::result::Result<T, KeepError>;
 type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn words(error: Error) -> KeepError {
     io::Error::other(error.to_string()).into()
 }

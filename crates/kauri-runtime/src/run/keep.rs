@@ -233,12 +233,12 @@ impl Runs {
 impl Sweep<'_> {
     fn class(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
         self.leaving(swept)?;
-        if self.class.keep == Keep::default() {
-            return Ok(());
-        }
         // What is gone of runs before they go does not count for their bytes.
         self.shares(Share::Events, tell, swept)?;
         self.shares(Share::Artifacts, tell, swept)?;
+        if self.class.keep == Keep::default() {
+            return Ok(());
+        }
         self.over = self.runs.read(|view| self.bytes_over(view))?;
         self.jobs(tell, swept)?;
         self.letters(tell, swept)
@@ -602,7 +602,7 @@ fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
 }
 
 /// What a run weighs that has ended: less than its row says, if a share of it is gone.
-fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
+pub(super) fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
     let key = run.ended.map(|ended| index::ended(&run.class, ended, run.id));
     let found = key.map(|key| view.row(&RUN_INDEX, &key)).transpose()?.flatten();
     found.map_or(Ok(Weight::of(run)), |value| Weight::decode(&value))
@@ -616,6 +616,9 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     index(index::attempt(&run.job, run.attempt()));
     index(index::refused(run.id));
     index(index::removed(run.id));
+    for share in [Share::Events, Share::Artifacts] {
+        index(index::share_underway(&run.class, share.bit(), run.id));
+    }
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

@@ -512,6 +512,45 @@ fn of_many_runs_only_so_many_have_their_events_or_so_many_bytes_of_them() {
     }
 }
 
+#[test]
+fn events_of_all_attempts_of_a_job_stay_or_go_together() {
+    let events = KeepLimits { count: Some(3), ..KeepLimits::default() };
+    let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { keep: Keep { events, ..Keep::default() }, retry, ..Class::new(CREW) });
+    let jobs: Vec<_> = (0..2).map(|_| submit(&runs).job).collect();
+    crew(&setup, |_| Err(Halt::Failed("twice".into()))).drain().unwrap();
+    assert_eq!(runs.sweep(1000).unwrap().events, 2, "four runs of two jobs have events, and three may");
+    let left = |job| runs.attempts(job).unwrap().iter().filter(|run| runs.verify(run.id).is_ok()).count();
+    let mut left: Vec<usize> = jobs.iter().map(left).collect();
+    left.sort_unstable();
+    assert_eq!(left, [0, 2]);
+}
+
+#[test]
+fn events_of_which_some_are_gone_go_whatever_is_kept_by_then() {
+    let keep = |count| {
+        let events = KeepLimits { count, ..KeepLimits::default() };
+        Class { keep: Keep { events, ..Keep::default() }, retry: Retry::never(), ..Class::new(CREW) }
+    };
+    let (setup, runs) = setup_with(&keep(Some(0)));
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        live.append(&vec![log("a line"); 30])?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.sweep(10).unwrap().events, 10);
+    runs.define("work", &keep(None)).unwrap();
+    let mut told = 0;
+    let swept = runs.sweep_telling(1000, |_| {
+        told += 1;
+        Ok(())
+    });
+    assert_eq!((swept.unwrap().events, told, runs.events(run, 1, 100).unwrap().len()), (21, 0, 0));
+    assert_eq!(runs.sweep(1000).unwrap(), SweptRuns::default());
+    assert_eq!(rows(&setup.store).1, 0);
+}
+
 /// Says that a run has an artifact, and puts a file beside it.
 fn leave_bytes(live: &mut LiveRun, files: &Files, content: &[u8]) -> std::result::Result<(), Halt> {
     let mut writer = files.artifacts().begin().unwrap();
