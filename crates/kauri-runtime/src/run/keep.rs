@@ -131,8 +131,10 @@ pub enum Removal<'a> {
     File {
         /// The run.
         run: RunId,
-        /// The file.
-        file: &'a KeptFile,
+        /// Its name on the disk.
+        name: &'a str,
+        /// The file; nothing if what is said of it there is damaged.
+        file: Option<&'a KeptFile>,
     },
     /// The bytes of an artifact that nothing names any more.
     Artifact {

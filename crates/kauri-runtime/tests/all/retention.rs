@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use kauri_disk::testing::{Call, TwistedDisk};
-use kauri_disk::{Disk as _, MemoryDisk};
+use kauri_disk::{Disk as _, MemoryDisk, Open};
 use kauri_runtime::run::{
     Artifacts, Class, Collected, EventDraft, EventSink, FanOut, Files, Halt, Keep, Limits as KeepLimits, LiveRun,
     Outcome, Passed, Removal, Retry, RunFault, Runs, State, Submission, SweptRuns,
@@ -605,7 +605,7 @@ fn artifacts_that_are_kept_less_long_than_their_run_go_with_its_files_and_its_ev
     let mut collector = runs.collector(&files).unwrap();
     let collected = collector.step(1000, |removal| {
         match removal {
-            Removal::File { run, file } => {
+            Removal::File { run, file: Some(file), .. } => {
                 assert!(files.find(*run, &file.filename).unwrap().is_some());
                 gone.push(format!("{run} {}", file.filename));
             }
@@ -767,6 +767,30 @@ fn collection_lists_once_goes_in_small_steps_and_reads_no_file_twice() {
     taken();
     assert_eq!(runs.collect(&files).unwrap(), Collected::default());
     assert_eq!(taken(), [1, 0, 0], "lists, syncs, files that were read");
+}
+
+#[test]
+fn damaged_file_of_a_run_that_is_gone_is_collected_and_that_of_one_that_is_kept_keeps_all_bytes() {
+    let (setup, runs) = setup_with(&Class { keep: day(), ..Class::new(CREW) });
+    let (disk, files) = in_memory();
+    let own = files.clone();
+    let mut worker = crew(&setup, move |live| {
+        leave_bytes(live, &own, b"apples")?;
+        well(live)
+    });
+    submit(&runs);
+    worker.drain().unwrap();
+    for name in disk.names().unwrap().iter().filter(|name| name.starts_with("file-")) {
+        disk.open(name, Open::ReadWrite).unwrap().write_at(0, b"junk").unwrap();
+    }
+    drop(files);
+    let files = Files::new(Artifacts::open(Arc::new(disk.clone())).unwrap());
+    let words = runs.collect(&files).unwrap_err().to_string();
+    assert!(words.contains("is damaged"), "{words}");
+    assert_eq!(disk.names().unwrap().len(), 3);
+    setup.advance(DAY_MS);
+    runs.sweep(1000).unwrap();
+    assert_eq!(runs.collect(&files).unwrap(), Collected { files: 1, artifacts: 2 });
 }
 
 #[test]
