@@ -234,6 +234,9 @@ impl Runs {
 
 impl Sweep<'_> {
     fn class(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
+        if swept.rows >= self.rows_max {
+            return Ok(());
+        }
         self.leaving(swept)?;
         // What is gone of runs before they go does not count for their bytes.
         self.shares(Share::Events, tell, swept)?;
@@ -270,8 +273,13 @@ impl Sweep<'_> {
         let prefix = index::leaving_of(self.name);
         while swept.rows < self.rows_max {
             let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
-            let job = self.runs.read(|view| make::job(view, &index::leaving_job(&key, &prefix)?))?;
-            self.parts(&job, swept)?;
+            let job = self.runs.read(|view| make::find_job(view, &index::leaving_job(&key, &prefix)?))?;
+            let before = swept.rows;
+            job.iter().try_for_each(|job| self.parts(job, swept))?;
+            if swept.rows == before {
+                // Somebody else is at it.
+                return Ok(());
+            }
         }
         Ok(())
     }

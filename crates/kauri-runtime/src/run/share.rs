@@ -150,10 +150,11 @@ impl Sweep<'_> {
     /// Removes what an earlier sweep has left of shares, whatever is kept by now.
     fn halves(&self, share: Share, swept: &mut SweptRuns) -> Result<()> {
         let prefix = index::shares_underway(self.name, share.bit());
-        while swept.rows < self.rows_max {
-            let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
-            let run = self.runs.read(|view| make::run(view, index::last_run(&key)?))?;
-            self.share_parts(share, &run, swept)?;
+        let most = usize::try_from(self.rows_max).unwrap_or(usize::MAX).min(COMMIT_LETTERS_MAX);
+        for key in self.runs.read(|view| make::marked(view, &prefix, most))? {
+            if let Some(run) = self.runs.read(|view| make::find_run(view, index::last_run(&key)?))? {
+                self.share_parts(share, &run, swept)?;
+            }
         }
         Ok(())
     }
