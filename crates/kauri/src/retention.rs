@@ -67,11 +67,16 @@ fn note(removal: &Removal<'_>) -> AuditNote {
         Removal::Artifacts { class, run, why } => of_run("ARTIFACTS_SWEPT", class, run)
             .with("bytes", run.artifact_bytes.to_string())
             .with("why", why.to_string()),
-        Removal::File { run, file } => AuditNote::new("FILE_COLLECTED")
-            .with("run_id", run.to_string())
-            .with("filename", file.filename.as_str())
-            .with("sha256", file.digest.to_string())
-            .with("bytes", file.size_bytes.to_string()),
+        Removal::File { run, name, file } => {
+            let note = AuditNote::new("FILE_COLLECTED").with("run_id", run.to_string()).with("name", *name);
+            match file {
+                Some(file) => note
+                    .with("filename", file.filename.as_str())
+                    .with("sha256", file.digest.to_string())
+                    .with("bytes", file.size_bytes.to_string()),
+                None => note.with("filename", "damaged"),
+            }
+        }
         Removal::Artifact { digest, size_bytes } => AuditNote::new("ARTIFACT_COLLECTED")
             .with("sha256", digest.to_string())
             .with("bytes", size_bytes.to_string()),

@@ -48,6 +48,7 @@ pub struct Collector {
 type Kept<T> = std::result::Result<T, KeepError>;
 type Tell<'a> = dyn FnMut(&Removal<'_>) -> Result<()> + 'a;
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn words(error: Error) -> KeepError {
     io::Error::other(error.to_string()).into()
 }
@@ -130,8 +131,14 @@ impl Collector {
             self.named.extend(self.files.digest_in(name)?);
             return Ok(false);
         }
-        let Some(file) = self.files.read(name)? else { return Ok(false) };
-        tell(&Removal::File { run, file: &file }).map_err(words)?;
+        let file = match self.files.read(name) {
+            Ok(Some(file)) => Some(file),
+            Ok(None) => return Ok(false),
+            // It goes, and names nothing that stays.
+            Err(KeepError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => None,
+            Err(error) => return Err(error),
+        };
+        tell(&Removal::File { run, name, file: file.as_ref() }).map_err(words)?;
         self.files.remove(name)?;
         Ok(true)
     }

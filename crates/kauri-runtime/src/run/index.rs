@@ -9,6 +9,7 @@
 //! | e | class, 0 | ended i64be | run 16   | u64: the bytes of a run that has ended, oldest first; u64: those of artifacts, if any
 //! | g | run 16                            | u8: what is gone of a run that is kept: 1 its events, 2 its artifacts, 3 both
 //! | k | class, 0 | u8, as above           | the rest of a key `e`, before which nothing more of the kind is to be removed
+//! | h | class, 0 | u8, as above | run 16   | nothing: of the kind some is gone of the run, and the rest follows
 //! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
 //! | l | class, 0 | job id                 | nothing: the job is leaving, and a part of it is gone
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
@@ -21,7 +22,7 @@
 //! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
 //! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
-//! | h | run 16                            | nothing: the run and all under it are being cancelled
+//! | z | run 16                            | nothing: the run and all under it are being cancelled
 //! ```
 //!
 //! Values are little-endian. A gate is the first half of the SHA-256 of its name: `run:` and the root's sixteen bytes for derived work,
@@ -123,6 +124,15 @@ pub(super) fn share_place(class: &str, kind: u8) -> Bytes {
     key(b'k', &[class.as_bytes(), &[0, kind]])
 }
 
+/// Runs of which a share of this kind is being removed.
+pub(super) fn shares_underway(class: &str, kind: u8) -> Bytes {
+    key(b'h', &[class.as_bytes(), &[0, kind]])
+}
+
+pub(super) fn share_underway(class: &str, kind: u8, run: RunId) -> Bytes {
+    key(b'h', &[class.as_bytes(), &[0, kind], run.as_bytes()])
+}
+
 pub(super) fn leaving(class: &str, job: &JobId) -> Bytes {
     key(b'l', &[class.as_bytes(), &[0], job.as_str().as_bytes()])
 }
@@ -201,11 +211,11 @@ pub(super) fn undecided(run: RunId) -> Bytes {
 pub(super) const UNDECIDED: &[u8] = b"u";
 
 pub(super) fn cancelling(run: RunId) -> Bytes {
-    key(b'h', &[run.as_bytes()])
+    key(b'z', &[run.as_bytes()])
 }
 
 /// All runs that are being cancelled.
-pub(super) const CANCELLING: &[u8] = b"h";
+pub(super) const CANCELLING: &[u8] = b"z";
 
 pub(super) fn refused(run: RunId) -> Bytes {
     key(b'x', &[run.as_bytes()])

@@ -131,8 +131,10 @@ pub enum Removal<'a> {
     File {
         /// The run.
         run: RunId,
-        /// The file.
-        file: &'a KeptFile,
+        /// Its name on the disk.
+        name: &'a str,
+        /// The file; nothing if what is said of it there is damaged.
+        file: Option<&'a KeptFile>,
     },
     /// The bytes of an artifact that nothing names any more.
     Artifact {
@@ -232,13 +234,16 @@ impl Runs {
 
 impl Sweep<'_> {
     fn class(&mut self, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
-        self.leaving(swept)?;
-        if self.class.keep == Keep::default() {
+        if swept.rows >= self.rows_max {
             return Ok(());
         }
+        self.leaving(swept)?;
         // What is gone of runs before they go does not count for their bytes.
         self.shares(Share::Events, tell, swept)?;
         self.shares(Share::Artifacts, tell, swept)?;
+        if self.class.keep == Keep::default() {
+            return Ok(());
+        }
         self.over = self.runs.read(|view| self.bytes_over(view))?;
         self.jobs(tell, swept)?;
         self.letters(tell, swept)
@@ -268,8 +273,13 @@ impl Sweep<'_> {
         let prefix = index::leaving_of(self.name);
         while swept.rows < self.rows_max {
             let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
-            let job = self.runs.read(|view| make::job(view, &index::leaving_job(&key, &prefix)?))?;
-            self.parts(&job, swept)?;
+            let job = self.runs.read(|view| make::find_job(view, &index::leaving_job(&key, &prefix)?))?;
+            let before = swept.rows;
+            job.iter().try_for_each(|job| self.parts(job, swept))?;
+            if swept.rows == before {
+                // Somebody else is at it.
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -602,7 +612,7 @@ fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
 }
 
 /// What a run weighs that has ended: less than its row says, if a share of it is gone.
-fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
+pub(super) fn weight(view: &View<'_>, run: &Run) -> Result<Weight> {
     let key = run.ended.map(|ended| index::ended(&run.class, ended, run.id));
     let found = key.map(|key| view.row(&RUN_INDEX, &key)).transpose()?.flatten();
     found.map_or(Ok(Weight::of(run)), |value| Weight::decode(&value))
@@ -617,6 +627,9 @@ fn add_run(run: &Run, rows: &mut Vec<(TableName, Bytes)>) {
     index(index::refused(run.id));
     index(index::report(run.id));
     index(index::removed(run.id));
+    for share in [Share::Events, Share::Artifacts] {
+        index(index::share_underway(&run.class, share.bit(), run.id));
+    }
     run.parent().into_iter().for_each(|parent| index(index::child(parent, run.id)));
     run.ended.into_iter().for_each(|ended| index(index::ended(&run.class, ended, run.id)));
 }

@@ -3,14 +3,14 @@
 //! The run stays, with its row: how many events it had and the hash over them, its steps, its outcome. A mark says what is gone, from the
 //! first commit that removes some of it on: so nobody takes what is left for all, or what is missing for damage.
 //!
-//! Jobs are looked at in the order of their ends, each once: the index has the place up to which it was done.
+//! Jobs are looked at in the order of their ends, each once: the index has the place up to which it was done, and which runs are half done.
 
 use kauri_wire::RunId;
 
 use super::class::{Keep, Limits};
 use super::fault::RunFault;
 use super::index::{self, Weight};
-use super::keep::{COMMIT_LETTERS_MAX, CUT_ROWS_MAX, Passed, Removal, Sweep, SweptRuns, Tell, passed};
+use super::keep::{COMMIT_LETTERS_MAX, CUT_ROWS_MAX, Passed, Removal, Sweep, SweptRuns, Tell, passed, weight};
 use super::make;
 use super::row::Run;
 use super::runs::Runs;
@@ -38,7 +38,7 @@ pub(super) enum Share {
 
 impl Share {
     /// Its bit in the mark of what is gone.
-    const fn bit(self) -> u8 {
+    pub(super) const fn bit(self) -> u8 {
         match self {
             Self::Events => 1,
             Self::Artifacts => 2,
@@ -102,11 +102,11 @@ struct Heap {
 
 /// A run whose share is kept no longer.
 struct Due {
-    /// Where it is in the index, and what it adds to the heap.
+    /// Where it is in the index.
     key: Bytes,
-    adds: Heap,
-    /// All runs of its job; none if it goes with a later run of that.
+    /// All runs of its job, and what they are on the heap; none if it goes with a later run of that.
     runs: Vec<Run>,
+    heap: Heap,
     why: Passed,
 }
 
@@ -124,8 +124,8 @@ struct Part {
 impl Sweep<'_> {
     /// Removes shares that are kept less long than their runs.
     pub(super) fn shares(&self, share: Share, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<()> {
-        let limits = share.limits(&self.class.keep);
-        if *limits == Limits::default() {
+        self.halves(share, swept)?;
+        if *share.limits(&self.class.keep) == Limits::default() {
             return Ok(());
         }
         let (place, prefix) = (index::share_place(self.name, share.bit()), index::ended_of(self.name));
@@ -147,6 +147,18 @@ impl Sweep<'_> {
         done
     }
 
+    /// Removes what an earlier sweep has left of shares, whatever is kept by now.
+    fn halves(&self, share: Share, swept: &mut SweptRuns) -> Result<()> {
+        let prefix = index::shares_underway(self.name, share.bit());
+        let most = usize::try_from(self.rows_max).unwrap_or(usize::MAX).min(COMMIT_LETTERS_MAX);
+        for key in self.runs.read(|view| make::marked(view, &prefix, most))? {
+            if let Some(run) = self.runs.read(|view| make::find_run(view, index::last_run(&key)?))? {
+                self.share_parts(share, &run, swept)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What there is from this key on, if there is a limit for it. Looks at one short row for each run.
     fn heap(&self, view: &View<'_>, share: Share, from: &[u8]) -> Result<Heap> {
         let (limits, mut heap) = (share.limits(&self.class.keep), Heap::default());
@@ -156,17 +168,16 @@ impl Sweep<'_> {
         let until = prefix_end(&index::ended_of(self.name));
         let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
         while let Some((key, value)) = scan.next()? {
-            let adds = self.adds(share, key, &value)?;
-            heap.runs += adds.runs;
-            heap.bytes = heap.bytes.saturating_add(adds.bytes);
+            self.add(share, index::last_run(key)?, Weight::decode(&value)?, &mut heap);
         }
         Ok(heap)
     }
 
-    fn adds(&self, share: Share, key: &[u8], value: &[u8]) -> Result<Heap> {
-        let bytes = share.bytes(Weight::decode(value)?, self.bytes_beside(index::last_run(key)?));
+    fn add(&self, share: Share, run: RunId, weight: Weight, heap: &mut Heap) {
+        let bytes = share.bytes(weight, self.bytes_beside(run));
         // Every run has events: its end is one.
-        Ok(Heap { runs: u64::from(share == Share::Events || bytes > 0), bytes })
+        heap.runs += u64::from(share == Share::Events || bytes > 0);
+        heap.bytes = heap.bytes.saturating_add(bytes);
     }
 
     fn shares_from(
@@ -184,8 +195,8 @@ impl Sweep<'_> {
                     return Ok(());
                 }
             }
-            heap.runs = heap.runs.saturating_sub(due.adds.runs);
-            heap.bytes = heap.bytes.saturating_sub(due.adds.bytes);
+            heap.runs = heap.runs.saturating_sub(due.heap.runs);
+            heap.bytes = heap.bytes.saturating_sub(due.heap.bytes);
             *from = [&due.key[..], &[0]].concat();
         }
         Ok(())
@@ -195,8 +206,7 @@ impl Sweep<'_> {
     fn due(&self, view: &View<'_>, share: Share, from: &[u8], heap: &Heap) -> Result<Option<Due>> {
         let until = prefix_end(&index::ended_of(self.name));
         let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
-        let Some((key, value)) = scan.next()? else { return Ok(None) };
-        let adds = self.adds(share, key, &value)?;
+        let Some((key, _)) = scan.next()? else { return Ok(None) };
         let run = make::run(view, index::last_run(key)?)?;
         let limits = share.limits(&self.class.keep);
         let over = limits.bytes.map_or(0, |most| heap.bytes.saturating_sub(most));
@@ -204,13 +214,17 @@ impl Sweep<'_> {
         let Some(why) = passed(limits, self.now, ended, heap.runs, over) else { return Ok(None) };
         let job = make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some() && job.latest == run.id);
         let runs = job.map(|job| make::attempts(view, &job)).transpose()?.unwrap_or_default();
-        Ok(Some(Due { key: key.into(), adds, runs, why }))
+        let mut heap = Heap::default();
+        for run in &runs {
+            self.add(share, run.id, weight(view, run)?, &mut heap);
+        }
+        Ok(Some(Due { key: key.into(), runs, heap, why }))
     }
 
     /// Removes a run's share, part by part. Tells whether all of it is gone.
     fn share(&self, share: Share, run: &Run, why: Passed, tell: &mut Tell<'_>, swept: &mut SweptRuns) -> Result<bool> {
         let (gone, has_some) =
-            self.runs.read(|view| Ok((removed(view, run.id)?, self.part(view, share, run.id, 1)?.rows > 0)))?;
+            self.runs.read(|view| Ok((removed(view, run.id)?, part_of(view, share, run.id, 1)?.rows > 0)))?;
         let has_some = has_some || share == Share::Artifacts && self.bytes_beside(run.id) > 0;
         let is_told = if share == Share::Events { gone.events } else { gone.artifacts };
         match (has_some, is_told) {
@@ -221,9 +235,13 @@ impl Sweep<'_> {
                 Share::Artifacts => Removal::Artifacts { class: self.name, run, why },
             })?,
         }
+        self.share_parts(share, run, swept)
+    }
+
+    fn share_parts(&self, share: Share, run: &Run, swept: &mut SweptRuns) -> Result<bool> {
         while swept.rows < self.rows_max {
             let most = (self.rows_max - swept.rows).min(CUT_ROWS_MAX);
-            let part = self.runs.read(|view| self.part(view, share, run.id, most))?;
+            let part = self.runs.read(|view| part_of(view, share, run.id, most))?;
             let removed = self.runs.shared().commit_until(|rows| without(rows, share, run, &part))?;
             // Nothing if the run was swept meanwhile.
             let Some((_, bytes)) = removed else { return Ok(true) };
@@ -242,13 +260,13 @@ impl Sweep<'_> {
         }
         Ok(false)
     }
+}
 
-    /// What the next commit removes of a share: so many rows at most.
-    fn part(&self, view: &View<'_>, share: Share, run: RunId, most: u64) -> Result<Part> {
-        match share {
-            Share::Events => events_part(view, run, most),
-            Share::Artifacts => artifacts_part(view, run, most),
-        }
+/// What the next commit removes of a share: so many rows at most.
+fn part_of(view: &View<'_>, share: Share, run: RunId, most: u64) -> Result<Part> {
+    match share {
+        Share::Events => events_part(view, run, most),
+        Share::Artifacts => artifacts_part(view, run, most),
     }
 }
 
@@ -297,5 +315,10 @@ fn without(rows: &dyn Rows, share: Share, run: &Run, part: &Part) -> Result<Opti
     let range = KeyRange { from: &part.from, until: part.until.as_deref() };
     change.cut(if share == Share::Events { EVENTS } else { RUN_INDEX }, range);
     part.marks.iter().for_each(|mark| change.remove(RUN_INDEX, mark.clone()));
+    let underway = index::share_underway(&run.class, share.bit(), run.id);
+    match part.is_last {
+        false => change.put(RUN_INDEX, underway, Bytes::default()),
+        true => change.remove(RUN_INDEX, underway),
+    }
     Ok(Some((change, bytes)))
 }

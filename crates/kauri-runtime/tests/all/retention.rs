@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use kauri_disk::testing::{Call, TwistedDisk};
-use kauri_disk::{Disk as _, MemoryDisk};
+use kauri_disk::{Disk as _, MemoryDisk, Open};
 use kauri_runtime::run::{
     Artifacts, Class, Collected, EventDraft, EventSink, FanOut, Files, Halt, Keep, Limits as KeepLimits, LiveRun,
     Outcome, Passed, Removal, Retry, RunFault, Runs, State, Submission, SweptRuns,
@@ -512,6 +512,45 @@ fn of_many_runs_only_so_many_have_their_events_or_so_many_bytes_of_them() {
     }
 }
 
+#[test]
+fn events_of_all_attempts_of_a_job_stay_or_go_together() {
+    let events = KeepLimits { count: Some(3), ..KeepLimits::default() };
+    let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { keep: Keep { events, ..Keep::default() }, retry, ..Class::new(CREW) });
+    let jobs: Vec<_> = (0..2).map(|_| submit(&runs).job).collect();
+    crew(&setup, |_| Err(Halt::Failed("twice".into()))).drain().unwrap();
+    assert_eq!(runs.sweep(1000).unwrap().events, 2, "four runs of two jobs have events, and three may");
+    let left = |job| runs.attempts(job).unwrap().iter().filter(|run| runs.verify(run.id).is_ok()).count();
+    let mut left: Vec<usize> = jobs.iter().map(left).collect();
+    left.sort_unstable();
+    assert_eq!(left, [0, 2]);
+}
+
+#[test]
+fn events_of_which_some_are_gone_go_whatever_is_kept_by_then() {
+    let keep = |count| {
+        let events = KeepLimits { count, ..KeepLimits::default() };
+        Class { keep: Keep { events, ..Keep::default() }, retry: Retry::never(), ..Class::new(CREW) }
+    };
+    let (setup, runs) = setup_with(&keep(Some(0)));
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        live.append(&vec![log("a line"); 30])?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.sweep(10).unwrap().events, 10);
+    runs.define("work", &keep(None)).unwrap();
+    let mut told = 0;
+    let swept = runs.sweep_telling(1000, |_| {
+        told += 1;
+        Ok(())
+    });
+    assert_eq!((swept.unwrap().events, told, runs.events(run, 1, 100).unwrap().len()), (21, 0, 0));
+    assert_eq!(runs.sweep(1000).unwrap(), SweptRuns::default());
+    assert_eq!(rows(&setup.store).1, 0);
+}
+
 /// Says that a run has an artifact, and puts a file beside it.
 fn leave_bytes(live: &mut LiveRun, files: &Files, content: &[u8]) -> std::result::Result<(), Halt> {
     let mut writer = files.artifacts().begin().unwrap();
@@ -566,7 +605,7 @@ fn artifacts_that_are_kept_less_long_than_their_run_go_with_its_files_and_its_ev
     let mut collector = runs.collector(&files).unwrap();
     let collected = collector.step(1000, |removal| {
         match removal {
-            Removal::File { run, file } => {
+            Removal::File { run, file: Some(file), .. } => {
                 assert!(files.find(*run, &file.filename).unwrap().is_some());
                 gone.push(format!("{run} {}", file.filename));
             }
@@ -728,6 +767,30 @@ fn collection_lists_once_goes_in_small_steps_and_reads_no_file_twice() {
     taken();
     assert_eq!(runs.collect(&files).unwrap(), Collected::default());
     assert_eq!(taken(), [1, 0, 0], "lists, syncs, files that were read");
+}
+
+#[test]
+fn damaged_file_of_a_run_that_is_gone_is_collected_and_that_of_one_that_is_kept_keeps_all_bytes() {
+    let (setup, runs) = setup_with(&Class { keep: day(), ..Class::new(CREW) });
+    let (disk, files) = in_memory();
+    let own = files.clone();
+    let mut worker = crew(&setup, move |live| {
+        leave_bytes(live, &own, b"apples")?;
+        well(live)
+    });
+    submit(&runs);
+    worker.drain().unwrap();
+    for name in disk.names().unwrap().iter().filter(|name| name.starts_with("file-")) {
+        disk.open(name, Open::ReadWrite).unwrap().write_at(0, b"junk").unwrap();
+    }
+    drop(files);
+    let files = Files::new(Artifacts::open(Arc::new(disk.clone())).unwrap());
+    let words = runs.collect(&files).unwrap_err().to_string();
+    assert!(words.contains("is damaged"), "{words}");
+    assert_eq!(disk.names().unwrap().len(), 3);
+    setup.advance(DAY_MS);
+    runs.sweep(1000).unwrap();
+    assert_eq!(runs.collect(&files).unwrap(), Collected { files: 1, artifacts: 2 });
 }
 
 #[test]
