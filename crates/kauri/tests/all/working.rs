@@ -109,6 +109,9 @@ fn events_that_a_class_does_not_keep_are_removed_and_said_to_be() {
     ["events", "tail"].into_iter().for_each(refused);
     let text = String::from_utf8(on(&home, &["runs", "report", &run]).stdout).expect("text");
     assert!(text.contains("events, which are kept no longer"), "{text}");
+    let noted = objects(&on(&home, &["audit", "show", "--json"]).stdout);
+    let noted = noted.iter().map(Value::to_string).filter(|line| line.contains("EVENTS_SWEPT") && line.contains(&run));
+    assert_eq!(noted.count(), 1, "before they went, and once");
 }
 
 #[test]
