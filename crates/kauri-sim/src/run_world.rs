@@ -402,7 +402,7 @@ impl Running {
                 [OnFailed::Fail, OnFailed::Skip, OnFailed::Continue][usize::try_from(self.jobs % 3).unwrap_or(0)];
             job = job.after(JobId::new(format!("job-{before}")).map_err(words)?).on_failed(on_failed);
         }
-        if key == 3 || key == 1 && self.jobs % 2 == 0 {
+        if key == 3 || key == 1 && self.jobs.is_multiple_of(2) {
             job = job.at(Timestamp(now.0 + 60));
         }
         if key == 5 {

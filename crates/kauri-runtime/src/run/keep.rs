@@ -166,7 +166,7 @@ pub(super) struct Sweep<'a> {
 /// What there is to do about a run that is not kept.
 enum Found {
     /// Its job goes.
-    Job(Job, Passed),
+    Job(Box<Job>, Passed),
     /// It goes with a later run of its job, if that is not kept.
     Attempt,
     /// It cannot go yet.
@@ -320,7 +320,7 @@ impl Sweep<'_> {
             None => Found::Held,
             Some(job) if job.latest != run.id => Found::Attempt,
             Some(job) if is_open_below(view, &job, &run)? => Found::Held,
-            Some(job) => Found::Job(job, why),
+            Some(job) => Found::Job(Box::new(job), why),
         };
         Ok(Some((key.into(), found)))
     }
