@@ -120,10 +120,10 @@ impl<C: Chance> Medley<C> {
     }
 
     fn commit(&mut self, store: &Store) -> Outcome {
-        match self.chance.below(8) {
+        match self.chance.below(10) {
             0..2 => self.one_change(store),
-            2 => self.two_changes(store),
-            3 => self.errands(store),
+            2..4 => self.two_changes(store),
+            4 => self.errands(store),
             _ => self.transaction(store),
         }
     }
