@@ -174,8 +174,8 @@ fn read_meta(file: &dyn File, at: u64, page: u32) -> Result<Option<std::result::
     })
 }
 
-/// Nobody counts so far: a greater number was not counted.
-const COUNT_MAX: u64 = u64::MAX / 2;
+/// Nobody counts so far: a greater number was not counted. Versions go twice as far, so that there are some after any that is believed.
+const COUNT_MAX: u64 = u64::MAX / 4;
 
 fn check_meta(meta: Meta) -> Result<Meta> {
     let page_bytes = meta.page_bytes as usize;

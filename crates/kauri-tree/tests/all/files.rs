@@ -141,13 +141,15 @@ fn forged(at: usize, bytes: &[u8]) -> MemoryDisk {
 
 #[test]
 fn a_meta_page_that_cannot_be_is_refused_in_words_and_without_allocating_what_it_says() {
-    let cases: [(usize, &[u8], &str); 5] = [
+    let cases: [(usize, &[u8], &str); 6] = [
         // A log of millions of pages; one longer than all pages together.
         (40, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0], "a log and a bitmap inside the file"),
         (44, &[0xff, 0xff, 0, 0], "a log before the pages"),
         // A bitmap beyond the file's end.
         (84, &[0, 1, 0, 0], "a bitmap inside the file"),
         (56, &[0xff; 8], "counts that can go on"),
+        // The last version but one.
+        (32, &(u64::MAX / 2 - 1).to_le_bytes(), "counts that can go on"),
         // A catalog beyond the last page there can be.
         (72, &[0xff; 4], "expected"),
     ];
