@@ -78,6 +78,9 @@ ALTER TABLE runs ADD COLUMN ran_ms INTEGER;
 CREATE INDEX idx_runs_job ON runs(job_id);
 CREATE INDEX idx_runs_root ON runs(root_run_id);
 DELETE FROM state WHERE key = 'runs_position';",
+    // How long each phase of their scripts took. The rows of older runs are made anew, as above.
+    "ALTER TABLE runs ADD COLUMN phases_ms TEXT;
+DELETE FROM state WHERE key = 'runs_position';",
 ];
 
 /// The latest schema.

@@ -1,8 +1,8 @@
 //! The ledger's table `runs`: what the runtime's store knows of runs, for any SQLite tool.
 //!
 //! ```text
-//! the store    ──── pin A ───────────────────── pin B ───── newest
-//!                     └── what differs in `runs` ──┘
+//! the store    ──── pin A ─────────────────────── pin B ───── newest
+//!                     └── what differs of the runs ──┘
 //!                                  │  rows put and removed, a hundred at a time; with the last: "B is in the table"
 //! runtime.db                       ▼
 //! ```
@@ -16,13 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kauri_ledger::{Ledger, Op, Timestamp};
-use kauri_runtime::run::{Run, RunFault, Runs};
+use kauri_runtime::run::{RUN_ROWS, Run, RunFault, RunReport, RunRows, Runs};
 use kauri_runtime::substrate::{Signal, TreeSubstrate};
 use kauri_runtime::{Error as RuntimeError, Runtime};
-use kauri_tree::{Difference, Snapshot, Store, Table};
+use kauri_tree::{Difference, Read as _, Snapshot, Store, Table};
 use kauri_wire::RunId;
 
-const RUNS: Table<[u8], [u8]> = Table::new("runs");
 const PINS: [&str; 2] = ["kauri:runs table:a", "kauri:runs table:b"];
 /// Where the position is in the table `state`.
 const POSITION: &str = "runs_position";
@@ -30,14 +29,15 @@ const POSITION: &str = "runs_position";
 const BATCH_RUNS: usize = 100;
 
 const PUT: &str = "INSERT INTO runs (id, status, task_count, started_at, ended_at, job_id, parent_run_id, root_run_id,
-                       depth, attempt, class, outcome, event_count, created_at, queued_ms, ran_ms)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                       depth, attempt, class, outcome, event_count, created_at, queued_ms, ran_ms, phases_ms)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT (id) DO UPDATE SET status = excluded.status, task_count = excluded.task_count,
                        started_at = excluded.started_at, ended_at = excluded.ended_at, job_id = excluded.job_id,
                        parent_run_id = excluded.parent_run_id, root_run_id = excluded.root_run_id,
                        depth = excluded.depth, attempt = excluded.attempt, class = excluded.class,
                        outcome = excluded.outcome, event_count = excluded.event_count,
-                       created_at = excluded.created_at, queued_ms = excluded.queued_ms, ran_ms = excluded.ran_ms";
+                       created_at = excluded.created_at, queued_ms = excluded.queued_ms, ran_ms = excluded.ran_ms,
+                       phases_ms = excluded.phases_ms";
 const REMOVE: &str = "DELETE FROM runs WHERE id = ?1";
 const CLEAR: &str = "DELETE FROM runs";
 const MOVE: &str = "INSERT INTO state (key, value, updated_at) VALUES (?1, ?2, ?3)
@@ -89,21 +89,9 @@ impl RunTable {
         let mut update = TableUpdate::default();
         {
             let (before, after) = (as_of(store, from)?, as_of(store, to)?);
-            let mut changed = after.diff(&before, &RUNS)?;
-            let mut ids = Vec::new();
-            while let Some(difference) = changed.next()? {
-                let key = match difference {
-                    Difference::Inserted { key, .. }
-                    | Difference::Removed { key, .. }
-                    | Difference::Changed { key, .. } => key,
-                };
-                ids.push(run_id(key)?);
-                if ids.len() == BATCH_RUNS {
-                    self.write(&ids, &mut update)?;
-                    ids.clear();
-                }
+            for rows in RUN_ROWS {
+                self.write_changed(rows, &before, &after, &mut update)?;
             }
-            self.write(&ids, &mut update)?;
         }
         self.move_to(1 - at, pin.version)?;
         store.unpin(from)?;
@@ -142,7 +130,7 @@ impl RunTable {
     /// As for [`catch_up`](Self::catch_up).
     pub fn follow(&self, signal: &Arc<Signal>, pause: Duration, mut is_over: impl FnMut() -> bool) -> Result<()> {
         use kauri_runtime::substrate::Substrate as _;
-        self.substrate.watch("runs", &[], signal);
+        RUN_ROWS.iter().for_each(|rows| self.substrate.watch(rows.table, rows.prefix, signal));
         loop {
             let seen = signal.count();
             let is_last = is_over();
@@ -156,6 +144,36 @@ impl RunTable {
                 Signal::default().wait(0, Some(pause));
             }
         }
+    }
+
+    /// Writes the runs of which such a row differs.
+    fn write_changed(
+        &self,
+        rows: RunRows,
+        before: &Snapshot<'_>,
+        after: &Snapshot<'_>,
+        update: &mut TableUpdate,
+    ) -> Result<()> {
+        let mut changed = after.diff(before, &bytes_table(rows))?;
+        let mut ids = Vec::new();
+        while let Some(difference) = changed.next()? {
+            let key = match difference {
+                Difference::Inserted { key, .. }
+                | Difference::Removed { key, .. }
+                | Difference::Changed { key, .. } => key,
+            };
+            let Some(id) = rows.run_of(key)? else { continue };
+            // Where the run itself differs too, it is written with that.
+            if rows != RUN_ROWS[0] && is_changed(id, before, after)? {
+                continue;
+            }
+            ids.push(id);
+            if ids.len() == BATCH_RUNS {
+                self.write(&ids, update)?;
+                ids.clear();
+            }
+        }
+        self.write(&ids, update)
     }
 
     fn runs(&self) -> Runs {
@@ -193,7 +211,10 @@ impl RunTable {
                 Err(RuntimeError::Run(RunFault::NoRun(_))) => None,
                 Err(error) => return Err(error.into()),
             };
-            ops.push(run.as_ref().map_or_else(|| Op::new(REMOVE, [id.to_string().into()]), put));
+            ops.push(match &run {
+                Some(run) => put(run, self.runs().report_of(*id)?.as_ref()),
+                None => Op::new(REMOVE, [id.to_string().into()]),
+            });
             update.put += u64::from(run.is_some());
             update.removed += u64::from(run.is_none());
         }
@@ -204,7 +225,7 @@ impl RunTable {
     }
 }
 
-fn put(run: &Run) -> Op {
+fn put(run: &Run, report: Option<&RunReport>) -> Op {
     let started = stamp(run.started.unwrap_or(run.created));
     let (queued_ms, ran_ms) = run.durations();
     let args = [
@@ -224,8 +245,16 @@ fn put(run: &Run) -> Op {
         stamp(run.created).into(),
         queued_ms.into(),
         ran_ms.into(),
+        report.map(phases_ms).into(),
     ];
     Op::new(PUT, args)
+}
+
+/// How long each phase took, to a microsecond, as JSON: `{"load":0.02,"run":12.5}`.
+fn phases_ms(report: &RunReport) -> String {
+    let millis = |took: &Duration| (took.as_secs_f64() * 1e6).round() / 1e3;
+    let phases = report.phases.iter().map(|(phase, took)| (phase.as_str().to_owned(), millis(took).into()));
+    serde_json::Value::Object(phases.collect()).to_string()
 }
 
 fn stamp(moment: kauri_wire::Timestamp) -> String {
@@ -236,9 +265,14 @@ fn as_of<'a>(store: &'a Store, pin: &str) -> Result<Snapshot<'a>> {
     store.as_of(pin)?.ok_or_else(|| format!("expected a version pinned as {pin:?}, found none").into())
 }
 
-fn run_id(key: &[u8]) -> Result<RunId> {
-    let bytes = key.try_into().map_err(|_| "expected a key of sixteen bytes in the table `runs`, found another")?;
-    Ok(RunId::from_bytes(bytes)?)
+const fn bytes_table(rows: RunRows) -> Table<[u8], [u8]> {
+    Table::new(rows.table)
+}
+
+/// Whether the row of a run differs.
+fn is_changed(run: RunId, before: &Snapshot<'_>, after: &Snapshot<'_>) -> Result<bool> {
+    let runs = bytes_table(RUN_ROWS[0]);
+    Ok(before.get(&runs, run.as_bytes())? != after.get(&runs, run.as_bytes())?)
 }
 
 impl fmt::Debug for RunTable {

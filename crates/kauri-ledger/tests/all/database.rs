@@ -153,7 +153,7 @@ fn an_older_database_is_brought_forward_and_a_copy_is_kept() {
     let version: u32 = copy.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     let kept: String = copy.query_row("SELECT value FROM state WHERE key = 'kept'", [], |row| row.get(0)).unwrap();
     assert_eq!((version, kept.as_str()), (1, "yes"));
-    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 3);
+    assert_eq!(scratch.sql().query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap(), 4);
     let run = "SELECT run_id, job_id FROM runs";
     let run: (String, Option<String>) = scratch.sql().query_row(run, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!((run.0.as_str(), run.1), ("r-1", None), "it is kept, and what nobody wrote is not there");

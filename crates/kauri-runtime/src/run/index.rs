@@ -231,6 +231,9 @@ pub(super) fn report(run: RunId) -> Bytes {
     key(b'o', &[run.as_bytes()])
 }
 
+/// All reports of how scripts went.
+pub(super) const REPORTS: &[u8] = b"o";
+
 /// Where jobs wait so that only so many of a kind are under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(pub(super) [u8; 16]);

@@ -106,7 +106,7 @@ pub use live::{Halt, LiveRun};
 pub use memory::MemorySink;
 pub use outcome::{Origin, Outcome, Outcomes, State};
 pub use pipe::Pipe;
-pub use report::RunReport;
+pub use report::{RUN_ROWS, RunReport, RunRows};
 pub(crate) use row::resting;
 pub use row::{Run, chain};
 pub use runs::{Cancelled, Lineage, Recovered, Runs};

@@ -24,6 +24,46 @@ use crate::read::Read;
 use crate::schema::{RUN_INDEX, RUNS};
 use crate::substrate::{Change, Rows, Seen};
 
+/// Where the store has what a projection of runs is made of: each table, and what the keys in question begin with there.
+///
+/// ```
+/// use kauri_runtime::run::{RUN_ROWS, RunRows};
+/// # use kauri_wire::{RunId, Timestamp};
+/// # let run = RunId::from_parts(Timestamp(7), [7; 10]);
+///
+/// let tables = RUN_ROWS.map(|RunRows { table, .. }| table);
+/// assert_eq!(tables, ["runs", "run_index"]);
+/// assert_eq!(RUN_ROWS[0].run_of(run.as_bytes())?, Some(run));
+/// # Ok::<(), kauri_runtime::Error>(())
+/// ```
+pub const RUN_ROWS: [RunRows; 2] =
+    [RunRows { table: "runs", prefix: &[] }, RunRows { table: "run_index", prefix: index::REPORTS }];
+
+/// Rows that tell of runs, one for each: see [`RUN_ROWS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunRows {
+    /// In which table they are.
+    pub table: &'static str,
+    /// What their keys begin with.
+    pub prefix: &'static [u8],
+}
+
+impl RunRows {
+    /// The run that the row with this key tells of; nothing if it is another kind of row.
+    ///
+    /// # Errors
+    /// If the key is damaged.
+    pub fn run_of(&self, key: &[u8]) -> Result<Option<RunId>> {
+        if !key.starts_with(self.prefix) {
+            return Ok(None);
+        }
+        match key.len() == self.prefix.len() + RunId::BYTES {
+            true => index::last_run(key).map(Some),
+            false => Err(Error::damaged(self.table, "a key that is a run id")),
+        }
+    }
+}
+
 const MAGIC: [u8; 4] = *b"RRP0";
 
 /// How much is kept of trouble that changed nothing; all of it is counted.
@@ -237,6 +277,18 @@ mod tests {
             assert!(RunReport::decode(&row[..length]).is_err(), "{length} bytes");
         }
         assert!(RunReport::decode(&[&row[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn rows_that_tell_of_runs_are_told_from_others() {
+        let run = RunId::from_parts(kauri_wire::Timestamp(7), [7; 10]);
+        let [rows, reports] = RUN_ROWS;
+        assert_eq!(rows.run_of(run.as_bytes()).unwrap(), Some(run));
+        assert_eq!(reports.run_of(&index::report(run)).unwrap(), Some(run));
+        assert_eq!(reports.run_of(&index::refused(run)).unwrap(), None);
+        for damaged in [rows.run_of(&run.as_bytes()[1..]), reports.run_of(b"o"), rows.run_of(&[0; 16])] {
+            assert!(damaged.unwrap_err().is_corruption());
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kauri_ledger::Ledger;
-use kauri_runtime::run::{Collector, Files};
+use kauri_runtime::run::{Collector, Files, RUN_ROWS};
 use kauri_runtime::substrate::Signal;
 use kauri_runtime::{JsonLines, Runtime};
 
@@ -50,7 +50,7 @@ impl Upkeep {
         let (signal, is_over) = (Arc::new(Signal::default()), Arc::new(AtomicBool::new(false)));
         runtime.substrate().watch("outbox", &[], &signal);
         let changed = Arc::new(Signal::default());
-        runtime.substrate().watch("runs", &[], &changed);
+        RUN_ROWS.iter().for_each(|rows| runtime.substrate().watch(rows.table, rows.prefix, &changed));
         let (chore, has_swept, collected) = (Chore::Rest, false, None);
         let runtime = runtime.clone();
         let work = Work { runtime, sink, sweep, desk, keeping, changed, tabled: None, chore, has_swept, collected };

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kauri::ledger::Ledger;
-use kauri::runtime::run::{Class, Ending, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Run, RunFault, Submission};
+use kauri::runtime::run::script::{Context, Rust, Script, ScriptError};
+use kauri::runtime::run::{
+    Class, Ending, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Run, RunFault, RunReport, Scripted, Submission,
+};
 use kauri::runtime::substrate::{Signal, TreeSubstrate};
 use kauri::runtime::{Error, Policy, Runtime};
 use kauri::tree::Store;
@@ -18,10 +21,24 @@ use kauri::{RunTable, SystemClock};
 use crate::homes::Scratch;
 
 const CREW: WorkerId = WorkerId(3);
+const SCRIPTS: WorkerId = WorkerId(4);
 const PINS: [&str; 2] = ["kauri:runs table:a", "kauri:runs table:b"];
 
 /// A row by the names of its columns; what is not there is left out.
 type Row = BTreeMap<String, String>;
+
+/// A script that waits for the end of a run's row, and brings the table up to date when that is sealed and its report is not yet written.
+struct Hasty(RunTable);
+
+impl Script for Hasty {
+    fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+        Ok(cx.emit().log_info("12 apples")?)
+    }
+
+    fn cleanup(&self, _: &Context) -> Result<(), ScriptError> {
+        self.0.catch_up().map(drop).map_err(|error| error.to_string().as_str().into())
+    }
+}
 
 struct Life {
     path: PathBuf,
@@ -40,8 +57,9 @@ impl Life {
         let keep = Keep { runs: Some(3), ..Keep::default() };
         let retry = Retry { attempts_max: 2, pause: Duration::ZERO, pause_max: Duration::ZERO, ..Retry::default() };
         let fan_out = FanOut { depth_max: 2, ..FanOut::default() };
-        let class = Class { keep, retry, fan_out, ..Class::new(CREW) };
+        let class = Class { keep: keep.clone(), retry, fan_out, ..Class::new(CREW) };
         runtime.runs().define("sale", &class).expect("defined");
+        runtime.runs().define("script", &Class { keep, ..Class::new(SCRIPTS) }).expect("defined");
         let table = RunTable::new(runtime.clone(), Arc::clone(&substrate), Arc::clone(&ledger));
         Self { path: scratch.file("runtime/runtime.db"), ledger, substrate, runtime, table }
     }
@@ -53,6 +71,11 @@ impl Life {
     /// One that fails at first, and asks for other work that asks for other work.
     fn submit_tree(&self) -> RunId {
         self.submit_with("a tree")
+    }
+
+    /// One whose script has phases.
+    fn submit_script(&self) -> RunId {
+        self.runtime.runs().submit(&Submission::new("script", "")).expect("submitted").run
     }
 
     fn submit_with(&self, input: &str) -> RunId {
@@ -75,12 +98,22 @@ impl Life {
             })
         };
         self.runtime.run_worker(CREW, Policy::default(), sell).drain().expect("driven");
+        let of = (self.runtime.clone(), Arc::clone(&self.substrate), Arc::clone(&self.ledger));
+        let scripts = Scripted::new(move |_| {
+            let (runtime, substrate, ledger) = of.clone();
+            Box::new(Rust::inline(Hasty(RunTable::new(runtime, substrate, ledger))))
+        });
+        self.runtime.run_worker(SCRIPTS, Policy::default(), scripts).drain().expect("driven");
     }
 
     /// What the table should hold.
     fn expected(&self) -> BTreeMap<String, Row> {
-        let runs = self.runtime.runs().list(None, 10_000).expect("read");
-        runs.iter().map(|run| (run.id.to_string(), expected(run))).collect()
+        let runs = self.runtime.runs();
+        let row = |run: &Run| {
+            let report = runs.report_of(run.id).expect("read");
+            (run.id.to_string(), expected(run, report.as_ref()))
+        };
+        runs.list(None, 10_000).expect("read").iter().map(row).collect()
     }
 
     /// What any SQLite tool finds, whatever the columns are.
@@ -107,7 +140,7 @@ impl Life {
 }
 
 /// The row of a run, column by column.
-fn expected(run: &Run) -> Row {
+fn expected(run: &Run, report: Option<&RunReport>) -> Row {
     let stamp = |at: Timestamp| kauri::ledger::Timestamp(at.0).to_string();
     let since = |from: Timestamp, to: Timestamp| (to.0 - from.0).to_string();
     let begun = run.started.unwrap_or(run.created);
@@ -129,8 +162,17 @@ fn expected(run: &Run) -> Row {
         ("created_at", Some(stamp(run.created))),
         ("queued_ms", run.started.or(run.ended).map(|until| since(run.created, until))),
         ("ran_ms", run.started.zip(run.ended).map(|(from, until)| since(from, until))),
+        ("phases_ms", report.map(phases)),
     ];
     columns.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn phases(report: &RunReport) -> String {
+    let phases = report.phases.iter().map(|(phase, took)| {
+        let micros = (took.as_nanos() + 500) / 1000;
+        format!("\"{phase}\":{:?}", micros as f64 / 1000.0)
+    });
+    format!("{{{}}}", phases.collect::<Vec<_>>().join(","))
 }
 
 #[test]
@@ -143,8 +185,11 @@ fn table_of_runs_holds_what_the_store_holds_whatever_was_cut_off() {
         random ^= random >> 7;
         random ^= random << 17;
         match random % 10 {
-            0 | 1 => {
+            0 => {
                 life.submit();
+            }
+            1 => {
+                life.submit_script();
             }
             2 | 8 => life.work(),
             9 => {
@@ -168,6 +213,7 @@ fn table_of_runs_holds_what_the_store_holds_whatever_was_cut_off() {
         }
     }
     life.submit_tree();
+    life.submit_script();
     life.work();
     let update = life.table.catch_up().expect("written");
     life.check();
@@ -176,6 +222,28 @@ fn table_of_runs_holds_what_the_store_holds_whatever_was_cut_off() {
     let has = |name: &str, value: &str| rows.iter().any(|row| row.get(name).is_some_and(|found| found == value));
     assert!(has("depth", "2") && has("attempt", "2") && has("outcome", "script_error"), "{rows:?}");
     assert_eq!(life.table.catch_up().expect("written"), kauri::TableUpdate::default(), "nothing is left to do");
+}
+
+#[test]
+fn durations_of_phases_come_into_the_table_though_it_had_come_past_the_end_of_their_run() {
+    let scratch = Scratch::new("run-table-phases");
+    let life = Life::new(&scratch);
+    let id = life.submit_script().to_string();
+    life.work();
+    let row = |life: &Life| life.found().remove(&id).expect("a row");
+    assert_eq!(row(&life).get("status").map(String::as_str), Some("success"), "its own cleanup saw to that");
+    assert!(!row(&life).contains_key("phases_ms"), "nobody knew yet how long the cleanup takes");
+    let expected = kauri::TableUpdate { put: 1, ..kauri::TableUpdate::default() };
+    assert_eq!(life.table.catch_up().expect("written"), expected);
+    life.check();
+    let sql = rusqlite::Connection::open(&life.path).expect("a database");
+    let query = "SELECT key FROM runs, json_each(phases_ms) WHERE run_id = ?1 AND value >= 0";
+    let mut found = sql.prepare(query).expect("SQL");
+    let found = found.query_map([&id], |row| row.get(0)).expect("rows").map(|row| row.expect("a name"));
+    let names: Vec<String> = found.collect();
+    let before = ["load", "prepare", "acquire", "before_run", "run", "after_run", "before_terminal"];
+    assert_eq!(names, [&before[..], &["seal", "cleanup", "release"]].concat(), "in the order of a run, none of errors");
+    assert_eq!(life.table.catch_up().expect("written"), kauri::TableUpdate::default());
 }
 
 #[test]
@@ -232,6 +300,7 @@ fn table_of_an_older_ledger_is_built_anew_with_all_its_columns() {
     let scratch = Scratch::new("run-table-older");
     let life = Life::new(&scratch);
     life.submit_tree();
+    life.submit_script();
     life.work();
     life.table.catch_up().expect("written");
     let path = life.path.clone();
