@@ -680,10 +680,10 @@ impl Shared {
         self.chance.lock().unwrap_or_else(PoisonError::into_inner).jitter(most)
     }
 
-    /// An id for a run that begins now.
-    pub(crate) fn new_run_id(&self, now: Timestamp) -> RunId {
+    /// An id for a run that begins now, later than this one.
+    pub(crate) fn new_run_id(&self, now: Timestamp, after: Option<RunId>) -> RunId {
         let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
-        self.run_ids.lock().unwrap_or_else(PoisonError::into_inner).next(now, || chance.next_u64())
+        self.run_ids.lock().unwrap_or_else(PoisonError::into_inner).next(now, after, || chance.next_u64())
     }
 
     pub(crate) fn meet(&self, conflict: &Conflict, pass: u32, worker: Option<WorkerId>) {

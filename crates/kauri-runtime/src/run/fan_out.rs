@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 
 use super::event;
 use super::fault::RunFault;
+use super::ids;
 use super::index::{self, Gate};
 use super::job::{Job, OnFailed};
 use super::make::{self, Input, NewRun, count_marked, stage_job};
 use super::outcome::Origin;
 use super::row::Run;
-use super::seal;
 use super::sink::EventDraft;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
@@ -130,7 +130,7 @@ fn fan_out_of(rows: &impl Read, run: &Run) -> Result<super::class::FanOut> {
 }
 
 fn make_child(block: &mut Atomic<'_>, shared: &Shared, run: &Run, target: &str, input: &[u8]) -> Result<RunId> {
-    let (id, now) = (seal::fresh_id(block, shared)?, block.now().wall);
+    let (id, now) = (ids::fresh(block, shared)?, block.now().wall);
     let above = make::job(block, &run.job)?;
     let parallel = fan_out_of(block, run)?.parallel;
     let job = Job {

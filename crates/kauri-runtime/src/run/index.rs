@@ -10,7 +10,10 @@
 //! | g | run 16                            | u8: what is gone of a run that is kept: 1 its events, 2 its artifacts, 3 both
 //! | k | class, 0 | u8, as above           | the rest of a key `e`, before which nothing more of the kind is to be removed
 //! | h | class, 0 | u8, as above | run 16   | nothing: of the kind some is gone of the run, and the rest follows
-//! | i | hash 16 of class, 0, key          | i64: until when the key is taken; job id
+//! | i | hash 16 of class, 0, key          | which job has the key, and until when: see unique.rs
+//! | f | until i64be | hash 16, as above   | nothing: the job that has the key is gone, and the key is not free before
+//! | n | run 16                            | nothing: the id was chosen by whoever submitted the run, which may be gone
+//! | m                                     | run 16: the latest of the ids that were made here and whose runs are gone
 //! | l | class, 0 | job id                 | nothing: the job is leaving, and a part of it is gone
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
 //! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
@@ -154,6 +157,32 @@ pub(super) fn unique_hash(class: &str, name: &str) -> [u8; 16] {
 
 pub(super) fn unique_key(hash: &[u8; 16]) -> Bytes {
     key(b'i', &[hash])
+}
+
+/// Keys whose jobs are gone, by when they are free.
+pub(super) const KEYS_OVER: &[u8] = b"f";
+
+pub(super) fn key_over(until: Timestamp, hash: &[u8; 16]) -> Bytes {
+    key(b'f', &[&until.0.max(0).to_be_bytes(), hash])
+}
+
+/// Where those end that are free now.
+pub(super) fn keys_over_by(now: Timestamp) -> Bytes {
+    key(b'f', &[&now.0.max(-1).saturating_add(1).to_be_bytes()])
+}
+
+/// The hash in such a key, and the moment.
+pub(super) fn key_over_parts(key: &[u8]) -> Result<(Timestamp, [u8; 16])> {
+    let damaged = || Error::damaged("run_index", "a moment and a hash");
+    let (until, hash) = key.get(1..).and_then(|rest| rest.split_first_chunk::<8>()).ok_or_else(damaged)?;
+    Ok((Timestamp(i64::from_be_bytes(*until)), hash.try_into().map_err(|_| damaged())?))
+}
+
+/// The latest id that was made and whose run is gone.
+pub(super) const LATEST_GONE: &[u8] = b"m";
+
+pub(super) fn chosen(run: RunId) -> Bytes {
+    key(b'n', &[run.as_bytes()])
 }
 
 pub(super) fn derived(root: RunId, hash: &[u8; 32]) -> Bytes {

@@ -224,19 +224,19 @@ impl Submission {
         self
     }
 
-    /// With this id for its first run, which no other run may have, as long as it is kept. Without it, one is made.
+    /// With this id for its first run, which no run has or had. It is kept for ever, in about thirty bytes. Without it, one is made.
     pub fn run_id(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// Only if nothing of this class was ever submitted with the same key: else that job is answered. An idempotency key.
+    /// Only if no job of this class was submitted with the same key, as long as that job is kept: else it is answered. An idempotency key.
     pub fn once(mut self, key: impl Into<Box<str>>) -> Self {
         self.unique = Some((key.into(), None));
         self
     }
 
-    /// Only if nothing of this class was submitted with the same key for so long: else that job is answered.
+    /// Only if no job of this class was submitted with the same key for so long: else that job is answered, whether it is still kept or not.
     pub fn once_within(mut self, key: impl Into<Box<str>>, window: Duration) -> Self {
         self.unique = Some((key.into(), Some(window)));
         self

@@ -20,6 +20,7 @@ use super::artifact::Digest;
 use super::class::{Class, Keep, Limits};
 use super::event;
 use super::files::{Files, KeptFile};
+use super::ids;
 use super::index::{self, Weight};
 use super::job::Job;
 use super::make;
@@ -27,6 +28,7 @@ use super::row::Run;
 use super::runs::Runs;
 use super::share::Share;
 use super::step;
+use super::unique;
 use crate::dead_letter::DeadLetter;
 use crate::error::Result;
 use crate::metrics::Counter;
@@ -213,7 +215,7 @@ impl Runs {
     ) -> Result<SweptRuns> {
         let (now, rows_max) = (self.runtime().now().wall, rows_max as u64);
         let beside = files.map(Files::bytes_by_run).unwrap_or_default();
-        let mut swept = SweptRuns::default();
+        let mut swept = SweptRuns { rows: self.free_keys(now, rows_max)?, ..SweptRuns::default() };
         let done = self.classes()?.iter().try_for_each(|name| {
             let Some((class, _)) = self.class(name)? else { return Ok(()) };
             let beside = &beside;
@@ -335,7 +337,7 @@ impl Sweep<'_> {
             swept.rows += rows;
             swept.events += part.events;
             swept.artifacts += part.artifacts;
-            swept.runs += part.runs;
+            swept.runs += part.gone.len() as u64;
             swept.bytes += part.bytes;
             if part.is_last {
                 swept.jobs += 1;
@@ -375,14 +377,9 @@ impl Sweep<'_> {
                     single += 1;
                 }
             }
-            if let Some(key) = job.unique.filter(|_| part.is_last).map(|key| index::unique_key(&key)) {
-                // A newer job may have taken it since.
-                let holder = rows.get(&RUN_INDEX, &key)?;
-                if holder.as_deref().is_some_and(|row| row.get(8..) == Some(job.id.as_str().as_bytes())) {
-                    change.expect(RUN_INDEX, key.clone(), Seen::of(holder.as_deref()));
-                    change.remove(RUN_INDEX, key);
-                    single += 1;
-                }
+            ids::leave(&mut change, rows, &part.gone)?;
+            if part.is_last {
+                single += unique::leave(&mut change, rows, job, self.now)?;
             }
             Ok(Some((change, single)))
         })?;
@@ -477,8 +474,8 @@ struct Part {
     events: u64,
     /// How many artifacts are named no longer.
     artifacts: u64,
-    /// How many runs are gone with it, and how many bytes they had.
-    runs: u64,
+    /// The runs that are gone with it, and how many bytes they had.
+    gone: Vec<RunId>,
     bytes: u64,
     /// Nothing is left after it.
     is_last: bool,
@@ -553,7 +550,7 @@ impl Part {
         self.is_last = runs.len() <= COMMIT_RUNS_MAX;
         // The last attempt goes with the job.
         for run in runs.iter().take(COMMIT_RUNS_MAX) {
-            self.runs += 1;
+            self.gone.push(run.id);
             let beside = beside.get(&run.id).copied().unwrap_or(0);
             self.bytes = self.bytes.saturating_add(weight(view, run)?.bytes).saturating_add(beside);
             add_run(run, &mut self.rows);

@@ -81,6 +81,7 @@ mod step;
 mod submit;
 mod tail;
 mod tree;
+mod unique;
 
 pub(crate) use action::Ledger;
 pub use action::{ActionLedger, ActionStanding, ActionTrouble, AskedAction, BegunAction};

@@ -14,7 +14,7 @@ use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, st
 use super::outcome::{Origin, Outcome, State};
 use super::row::Run;
 use super::sink::EventDraft;
-use super::{index, signal};
+use super::{ids, index, signal};
 use crate::atomic::Atomic;
 use crate::error::Result;
 use crate::read::Read;
@@ -133,7 +133,7 @@ pub(super) fn follow(
         return Err(RunFault::Leaving(job.id).into());
     }
     let now = block.now().wall;
-    let id = fresh_id(block, shared)?;
+    let id = ids::fresh(block, shared)?;
     let origin = Origin::Retry { of: failed.id, attempt: failed.attempt().saturating_add(1) };
     let (depth, root) = (failed.depth, failed.root);
     let run = make::make(block, &NewRun { id, job: &job, origin, depth, root, input, now })?;
@@ -165,15 +165,6 @@ pub(super) fn await_others(block: &mut Atomic<'_>, job: &mut Job, run: RunId) ->
         }
     }
     Ok(())
-}
-
-/// An id that no run has.
-pub(super) fn fresh_id(block: &Atomic<'_>, shared: &Shared) -> Result<RunId> {
-    let mut id = shared.new_run_id(block.now().wall);
-    while make::find_run(block, id)?.is_some() {
-        id = shared.new_run_id(block.now().wall);
-    }
-    Ok(id)
 }
 
 /// Stages the end of a job: the gate is free for another, and whoever waits for the job is told.

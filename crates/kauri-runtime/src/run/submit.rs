@@ -1,20 +1,17 @@
 //! Submitting jobs.
 
-use kauri_wire::{JobId, RunId, Timestamp, WorkerId};
+use kauri_wire::{JobId, RunId, WorkerId};
 
 use super::fault::RunFault;
-use super::index;
 use super::job::{Job, LIST_MAX, Submission};
 use super::make::{self, Input, NewRun, stage_job};
 use super::outcome::Origin;
 use super::runs::{Runs, check_name};
-use super::seal;
+use super::{ids, index, seal, unique};
 use crate::atomic::Atomic;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys;
-use crate::read::Read;
 use crate::runtime::Shared;
-use crate::schema::RUN_INDEX;
 use crate::substrate::at_most;
 
 /// What became of a submission.
@@ -24,7 +21,7 @@ pub struct Submitted {
     pub job: JobId,
     /// Its first run.
     pub run: RunId,
-    /// Whether it was made now; else it was there, under the same key.
+    /// Whether it was made now; else it was there, under the same key. If its key has a window, it may be gone.
     pub is_new: bool,
 }
 
@@ -53,13 +50,12 @@ impl Runs {
 pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: &Submission) -> Result<Submitted> {
     let worker = make::class(block, &wanted.class)?.class.worker;
     let now = block.now().wall;
-    if let Some(found) = find_unique(block, wanted, now)? {
+    if let Some(found) = unique::find(block, wanted, now)? {
         return Ok(found);
     }
     let id = match wanted.run {
-        Some(run) if make::find_run(block, run)?.is_some() => return Err(RunFault::RunExists(run).into()),
-        Some(run) => run,
-        None => seal::fresh_id(block, shared)?,
+        Some(run) => ids::choose(block, run).map(|()| run)?,
+        None => ids::fresh(block, shared)?,
     };
     let job = match &wanted.job {
         Some(job) => {
@@ -70,12 +66,7 @@ pub(super) fn stage_submission(block: &mut Atomic<'_>, shared: &Shared, wanted: 
     };
     let submitted = Submitted { job: job.clone(), run: id, is_new: true };
     stage_new_job(block, wanted, worker, id, job)?;
-    if let Some((key, window)) = &wanted.unique {
-        let window = window.map(|window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
-        let until = window.map_or(i64::MAX, |window| now.0.saturating_add(window));
-        let value = [&until.to_le_bytes()[..], submitted.job.as_str().as_bytes()].concat();
-        block.stage(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)), Some(&value))?;
-    }
+    unique::take(block, wanted, &submitted, now)?;
     Ok(submitted)
 }
 
@@ -111,25 +102,6 @@ fn stage_new_job(block: &mut Atomic<'_>, wanted: &Submission, worker: WorkerId, 
     let made = make::make(block, &NewRun { id: run, job: &job, origin, depth: 0, root: run, input, now })?;
     stage_job(block, &job)?;
     make::dispatch_to(block, worker, &made, &job, wanted.at)
-}
-
-/// The job that was submitted with the same key, if the key is still taken.
-fn find_unique(block: &Atomic<'_>, wanted: &Submission, now: Timestamp) -> Result<Option<Submitted>> {
-    let Some((key, _)) = &wanted.unique else { return Ok(None) };
-    let Some(row) = block.row(&RUN_INDEX, &index::unique_key(&index::unique_hash(&wanted.class, key)))? else {
-        return Ok(None);
-    };
-    let damaged = || Error::damaged("run_index", "until when a key is taken, and by which job");
-    let (until, job) = row.split_first_chunk::<8>().ok_or_else(damaged)?;
-    if now.0 >= i64::from_le_bytes(*until) {
-        return Ok(None);
-    }
-    let job = JobId::new(std::str::from_utf8(job).map_err(|_| damaged())?)?;
-    // A job that was swept away since, or is being swept, counts as none.
-    if block.row(&RUN_INDEX, &index::leaving(&wanted.class, &job))?.is_some() {
-        return Ok(None);
-    }
-    Ok(make::find_job(block, &job)?.map(|job| Submitted { job: job.id, run: job.first, is_new: false }))
 }
 
 pub(super) fn check_submission(wanted: &Submission) -> Result<()> {

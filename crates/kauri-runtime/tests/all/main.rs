@@ -35,4 +35,5 @@ mod threads;
 mod timers;
 mod traces;
 mod turns;
+mod used;
 mod worlds;

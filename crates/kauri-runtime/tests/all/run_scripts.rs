@@ -511,7 +511,7 @@ fn how_a_script_went_is_kept_counted_told_and_swept_with_its_run() {
     assert_eq!((runs.report_of(id).unwrap(), runs.refused(id).unwrap()), (None, 0));
     let store = TreeSubstrate::new(setup.store.clone());
     let left = store.snapshot().unwrap().count(&"run_index".into(), KeyRange::ALL).unwrap();
-    assert_eq!(left, 1, "the class");
+    assert_eq!(left, 2, "the class, and which ids were used");
 }
 
 #[test]

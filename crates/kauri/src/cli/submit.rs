@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// What the job is given: JSON, @FILE, or - for standard input; nothing without it
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
-    /// Only if nothing of this class was ever submitted with the same key; else that job is answered
+    /// Only if no job of this class was submitted with the same key, as long as it is kept; else that job is answered
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// The key counts for so long, as 24h; for ever without it
+    /// The key counts for so long, as 24h, whether the job is still kept or not
     #[arg(long, value_name = "SPAN", value_parser = parse_span, requires = "key")]
     within: Option<std::time::Duration>,
     /// Only when this job has ended; may be said several times
