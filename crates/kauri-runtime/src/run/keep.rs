@@ -270,18 +270,18 @@ impl Sweep<'_> {
         Ok(bytes.saturating_sub(most))
     }
 
-    /// Removes what an earlier sweep has left of jobs.
+    /// Removes what an earlier sweep has left of jobs: looks at each once, whatever comes of it.
     fn leaving(&mut self, swept: &mut SweptRuns) -> Result<()> {
         let prefix = index::leaving_of(self.name);
+        let until = prefix_end(&prefix);
+        let mut from = prefix.clone();
         while swept.rows < self.rows_max {
-            let Some(key) = self.runs.read(|view| make::marked(view, &prefix, 1))?.pop() else { return Ok(()) };
+            let range = KeyRange { from: &from, until: until.as_deref() };
+            let next = |view: &View<'_>| Ok(view.rows(&RUN_INDEX, range)?.next()?.map(|(key, _)| Bytes::from(key)));
+            let Some(key) = self.runs.read(next)? else { return Ok(()) };
             let job = self.runs.read(|view| make::find_job(view, &index::leaving_job(&key, &prefix)?))?;
-            let before = swept.rows;
             job.iter().try_for_each(|job| self.parts(job, swept))?;
-            if swept.rows == before {
-                // Somebody else is at it.
-                return Ok(());
-            }
+            from = [&key[..], &[0]].concat().into();
         }
         Ok(())
     }

@@ -16,7 +16,8 @@ use kauri_runtime::run::{
 use kauri_runtime::testing::VirtualClock;
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{
-    ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus,
+    ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus, StepAnswer,
+    StepRequest, StepStatus, StepWish,
 };
 use kauri_wire::{RunId, Timestamp};
 use serde_json::{Value, json};
@@ -470,12 +471,32 @@ fn command_that_never_reads_its_answers_is_ended_by_its_deadline() {
 }
 
 #[test]
-fn file_that_comes_after_the_end_is_refused_and_answered() {
+fn what_comes_after_the_end_and_wants_an_answer_is_refused_and_answered() {
     let run_id = id().to_string();
-    let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
-    let late = FileWrite { write_id: 1, filename: "a.txt", content_type: "text/plain", data: b"a" };
-    // It ends when it has heard the beginning of an answer, or breaks its word.
-    let then = "read job; test $(timeout 30 head -c 4 | wc -c) = 4";
-    let (report, _) = framed("too-late-file", &[done, RunFrame::FileWrite(late)], then);
-    assert_eq!((outcome(&report), report.refused, report.is_disputed), (DONE, 1, false));
+    let why = Some("expected nothing after the end of the run, found another frame");
+    let file = FileWrite { write_id: 1, filename: "a.txt", content_type: "text/plain", data: b"a" };
+    let no_file = FileWriteAck { write_id: 1, ok: false, error: why };
+    let step = StepRequest {
+        request_id: 1,
+        wish: StepWish::Recall,
+        name: "charge",
+        data: None,
+        due_ms: None,
+        text: None,
+        params: None,
+    };
+    let no_step = StepAnswer { request_id: 1, status: StepStatus::Stopped, data: None, text: why };
+    for (name, late, answer) in [
+        ("too-late-file", RunFrame::FileWrite(file), RunFrame::FileWriteAck(no_file)),
+        ("too-late-step", RunFrame::StepRequest(step), RunFrame::StepAnswer(no_step)),
+    ] {
+        let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+        let expected = frames(&format!("{name}-answer"), &[answer]);
+        let length = std::fs::metadata(&expected).unwrap().len();
+        // It ends when it has heard that answer; with another, or with none for so long, it breaks its word.
+        let then = format!("read job; timeout 30 head -c {length} | cmp - {}", expected.display());
+        let (report, _) = framed(name, &[done, late], &then);
+        std::fs::remove_file(expected).unwrap();
+        assert_eq!((outcome(&report), report.refused, report.is_disputed), (DONE, 1, false), "{name}");
+    }
 }

@@ -13,7 +13,7 @@ use kauri_runtime::run::{
 use kauri_runtime::substrate::{Change, KeyRange, Limits, Rows, Signal, Substrate, TableName, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Error, Policy, Result, Runtime};
-use kauri_tree::Store;
+use kauri_tree::{Store, Table, Write as _};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::run::{Event, EventType};
 
@@ -165,6 +165,22 @@ fn sweeps_of_any_size_remove_and_count_the_same_and_tell_of_each_job_once() {
         told.dedup();
         assert_eq!(told.len(), 3, "each once");
     }
+}
+
+#[test]
+fn sweep_ends_and_comes_past_a_job_that_is_leaving_and_does_not_go() {
+    let store = filled(1, 500);
+    let (_, runtime, _) = start(&store);
+    let runs = runtime.runs();
+    assert_eq!(runs.sweep(10).unwrap().jobs, 0, "a part of it is gone");
+    // What is kept now is no matter.
+    runs.define("work", &Class { retry: Retry::never(), ..Class::new(CREW) }).unwrap();
+    // One that stands before it in the index, and has no row: whoever removes it has just done so.
+    let mut txn = store.begin();
+    txn.put(&Table::<[u8], [u8]>::new("run_index"), b"lwork\0another", b"").unwrap();
+    txn.commit().unwrap();
+    let (_, swept, _) = sweep(&runs, 50);
+    assert_eq!((swept.jobs, rows(&store).0), (1, 2), "the class is left, and what does not go");
 }
 
 #[test]
