@@ -431,6 +431,8 @@ fn cancelled(now: Timestamp, run: &Run, stop: Option<Stop>) -> Option<Ending> {
 
 /// Stages what wakes a run that waits. If what it waits for has come meanwhile, it is woken at once.
 fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), Halt> {
+    let awaited = if let Park::Signal(name) = park { name.as_bytes() } else { &[] };
+    block.stage(&RUN_INDEX, &index::awaited(run.id), Some(awaited))?;
     match park {
         Park::Until { name, due, is_recorded } => {
             if !is_recorded {

@@ -73,6 +73,8 @@ pub(crate) struct Underway {
     last: Option<Last>,
     /// What it goes on with: a run that has begun when this is durable, and not before.
     next: Option<Going>,
+    /// Whether that was begun before, by somebody who is gone.
+    is_takeover: bool,
 }
 
 /// What became of what was on its way.
@@ -223,7 +225,7 @@ impl Worker {
 
     /// Waits for what was left on its way, if anything was.
     fn arrive(&mut self) -> Result<Arrival> {
-        let Some(Underway { landing: (posted, change), last, next }) = self.underway.take() else {
+        let Some(Underway { landing: (posted, change), last, next, is_takeover }) = self.underway.take() else {
             return Ok(Arrival::default());
         };
         let shared = Arc::clone(&self.runtime.shared);
@@ -232,6 +234,7 @@ impl Worker {
         if let Ok(Verdict::Committed(_)) = settled {
             last.iter().for_each(|last| self.leave(&last.claimed));
             shared.metrics.add(Counter::Commits, 1);
+            shared.metrics.add(Counter::Takeovers, is_takeover.into());
             return Ok(Arrival { handled, next, is_contended: false });
         }
         if let Ok(Verdict::Conflict(conflict)) = &settled {
@@ -301,7 +304,9 @@ impl Worker {
     fn drive_run(&mut self, (mut live, claimed): Going, until: Option<Mono>, pace: Pace) -> Result<Option<Going>> {
         let driven = self.drive_to_end(&mut live, &claimed, until, pace);
         if let Ok(Driven { landing: Some((landing, word)), next, .. }) = driven {
-            self.underway = Some(Underway { landing, last: Some(Last { live, claimed, word }), next });
+            // What is taken over is begun by itself, and not beside the end of another.
+            let last = Some(Last { live, claimed, word });
+            self.underway = Some(Underway { landing, last, next, is_takeover: false });
             return Ok(None);
         }
         self.leave(&claimed);
@@ -354,7 +359,7 @@ impl Worker {
     /// Goes on with what was claimed in the commit that ended the run before.
     fn go_on_with(&mut self, taken: Taken) -> Option<Going> {
         let held = taken.held?;
-        match self.go_on(&taken.found, taken.claimed, held, Next::Drive(taken.loaded)) {
+        match self.go_on(taken.claimed, held, Next::Drive(taken.loaded)) {
             Begun::Live(live, claimed) => Some((live, claimed)),
             Begun::Idle | Begun::Busy | Begun::Done | Begun::Underway => None,
         }
@@ -402,15 +407,17 @@ impl Worker {
         change.durability = self.policy.durability(Flags::DURABLE);
         if is_posted(pace, &change) && matches!(begun, Next::Drive(_)) {
             let landing = post(&shared, change).inspect_err(|_| self.leave(&claimed))?;
-            if let Begun::Live(live, claimed) = self.go_on(&found, claimed, held, begun) {
-                self.underway = Some(Underway { landing, last: None, next: Some((live, claimed)) });
+            let is_takeover = found.is_takeover();
+            if let Begun::Live(live, claimed) = self.go_on(claimed, held, begun) {
+                self.underway = Some(Underway { landing, last: None, next: Some((live, claimed)), is_takeover });
             }
             return Ok(Begun::Underway);
         }
         match shared.commit(&change.into()).inspect_err(|_| self.leave(&claimed))? {
             Verdict::Committed(_) => {
                 shared.metrics.add(Counter::Commits, 1);
-                Ok(self.go_on(&found, claimed, held, begun))
+                shared.metrics.add(Counter::Takeovers, found.is_takeover().into());
+                Ok(self.go_on(claimed, held, begun))
             }
             Verdict::Conflict(conflict) => {
                 shared.meet(&conflict, 1, Some(self.id));
@@ -432,9 +439,8 @@ impl Worker {
         }
     }
 
-    fn go_on(&mut self, found: &Found, claimed: Claimed, held: Held, begun: Next) -> Begun {
+    fn go_on(&mut self, claimed: Claimed, held: Held, begun: Next) -> Begun {
         let shared = Arc::clone(&self.runtime.shared);
-        shared.metrics.add(Counter::Takeovers, u64::from(found.is_takeover()));
         if let Some(rate) = self.policy.rate {
             shared.flow().spend(self.id, rate, 1);
         }
@@ -521,8 +527,9 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     }
     let until = run.until(job.deadline, time_max);
     if run.state == State::Parked {
-        // If it waits for a decision again, it says so again.
+        // If it waits for something again, it says so again.
         unmark(block, &index::undecided(run.id))?;
+        unmark(block, &index::awaited(run.id))?;
     }
     // One that nobody has begun has those that it was made with.
     let recorded = if run.steps > 0 || run.claims > 0 { step::read(block, run.id)? } else { Vec::new() };

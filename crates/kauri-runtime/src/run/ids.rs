@@ -96,11 +96,11 @@ fn latest_gone(row: Option<&[u8]>) -> Result<Option<RunId>> {
 
 /// An id that no run has or had.
 pub(super) fn fresh(block: &Atomic<'_>, shared: &Shared) -> Result<RunId> {
-    // It need not be observed: what goes meanwhile was made before.
+    // It need not be observed: what goes meanwhile was made before, and whoever chooses this one meanwhile makes the run too.
     let gone = latest_gone(block.peek(&RUN_INDEX, index::LATEST_GONE)?.as_deref())?;
     loop {
         let id = shared.new_run_id(block.now().wall, gone);
-        if make::find_run(block, id)?.is_none() && block.row(&RUN_INDEX, &index::chosen(id))?.is_none() {
+        if make::find_run(block, id)?.is_none() && block.peek(&RUN_INDEX, &index::chosen(id))?.is_none() {
             return Ok(id);
         }
     }

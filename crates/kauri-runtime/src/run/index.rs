@@ -25,6 +25,7 @@
 //! | s | digest 32 | run 16                | nothing: an event of the run names the artifact
 //! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
+//! | v | run 16                            | the name of the signal that the parked run waits for; empty if it is something else
 //! | z | run 16                            | nothing: the run and all under it are being cancelled
 //! ```
 //!
@@ -238,6 +239,10 @@ pub(super) fn undecided(run: RunId) -> Bytes {
 
 /// All runs that wait for a decision.
 pub(super) const UNDECIDED: &[u8] = b"u";
+
+pub(super) fn awaited(run: RunId) -> Bytes {
+    key(b'v', &[run.as_bytes()])
+}
 
 pub(super) fn cancelling(run: RunId) -> Bytes {
     key(b'z', &[run.as_bytes()])

@@ -82,6 +82,9 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
         // Nobody waits for a decision any more, nor is about to.
         unmark(block, &index::undecided(run.id))?;
     }
+    if run.state == State::Parked {
+        unmark(block, &index::awaited(run.id))?;
+    }
     let event = event::encode(&ending.terminal)?;
     event::stage_bytes(block, run, event)?;
     run.state = State::Sealed(ending.outcome);

@@ -6,28 +6,31 @@
 //! ```
 //!
 //! A signal is kept until the run takes it or ends. A run that waits for one is woken in the commit that keeps it; one that is about to
-//! wait sees it, because its commit demands that there was none.
+//! wait sees it, because its commit demands that there was none. One that waits for something else is left alone.
 
 use kauri_wire::RunId;
 
 use super::codec::{Reader, Writer};
 use super::fault::RunFault;
+use super::index;
 use super::make;
 use super::outcome::State;
 use super::runs::{Runs, check_name};
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::read::Read;
-use crate::schema::SIGNALS;
-use crate::substrate::{KeyRange, prefix_end};
+use crate::schema::{RUN_INDEX, SIGNALS};
+use crate::substrate::{KeyRange, at_most, prefix_end};
 
 const MAGIC: [u8; 4] = *b"SIG0";
+/// How many signals a run may have that it has not taken.
+const SIGNALS_MAX: usize = 10_000;
 
 impl Runs {
     /// Tells a run something. It is there when this returns, and is taken by whatever in the run waits for a signal of this name.
     ///
     /// # Errors
-    /// `NoRun`, `Ended`, `Name`, or if the substrate fails.
+    /// `NoRun`, `Ended`, `Name`, `Limit` if it has 10,000 that it has not taken, or if the substrate fails.
     pub fn signal(&self, run: RunId, name: &str, payload: &[u8]) -> Result<()> {
         check_name("a signal's name", name)?;
         self.atomically(|block| {
@@ -35,12 +38,26 @@ impl Runs {
             if run.outcome().is_some() {
                 return Err(RunFault::Ended(run.id).into());
             }
+            let until = prefix_end(run.id.as_bytes());
+            let waiting = block.count(&SIGNALS, KeyRange { from: run.id.as_bytes(), until: until.as_deref() })?;
+            let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+            at_most("signals that a run has not taken", SIGNALS_MAX, waiting.saturating_add(1))?;
             let key = [&run.id.as_bytes()[..], &(last(block, run.id)? + 1).to_be_bytes()].concat();
             let row = Writer::new(MAGIC).bytes(name.as_bytes()).bytes(payload).finish();
             block.stage(&SIGNALS, &key, Some(&row))?;
-            if run.state == State::Parked { make::wake(block, &run) } else { Ok(()) }
+            if run.state == State::Parked && is_awaited(block, run.id, name)? {
+                make::wake(block, &run)?;
+            }
+            Ok(())
         })
     }
+}
+
+/// Whether a parked run goes on with a signal of this name.
+fn is_awaited(block: &Atomic<'_>, run: RunId, name: &str) -> Result<bool> {
+    let awaited = block.row(&RUN_INDEX, &index::awaited(run))?;
+    // Of one that has no such row nobody knows.
+    Ok(awaited.is_none_or(|awaited| *awaited == *name.as_bytes()))
 }
 
 fn damaged() -> Error {

@@ -151,6 +151,56 @@ fn signals_wait_for_the_run_and_the_run_for_signals() {
 }
 
 #[test]
+fn run_that_waits_for_something_else_is_not_woken_by_a_signal() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        let now = live.now().wall;
+        live.sleep_until("nap", Timestamp(now.0 + 10_000))?;
+        live.wait_for_signal("go").and_then(|_| well(live))
+    });
+    let waits = |claims| {
+        let found = runs.run(run).unwrap();
+        let inbox = setup.runtime.gauges().unwrap().inbox;
+        assert_eq!((found.state, found.claims, inbox), (State::Parked, claims, 0), "begun {claims} times");
+    };
+    worker.drain().unwrap();
+    waits(1);
+    runs.signal(run, "other", b"").unwrap();
+    waits(1);
+    setup.advance(10_000);
+    worker.drain().unwrap();
+    waits(2);
+    for _ in 0..100 {
+        runs.signal(run, "other", b"").unwrap();
+    }
+    waits(2);
+    runs.signal(run, "go", b"").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+    let index = setup.runtime.substrate().snapshot().unwrap();
+    assert!(
+        index.get(&"run_index".into(), &[b"v", &run.as_bytes()[..]].concat()).unwrap().is_none(),
+        "nothing is left"
+    );
+}
+
+#[test]
+fn signals_that_nobody_takes_are_so_many_at_most() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    for _ in 0..10_000 {
+        runs.signal(run, "go", b"").unwrap();
+    }
+    let refused = runs.signal(run, "go", b"").unwrap_err();
+    let words = "expected at most 10000 signals that a run has not taken, found 10001";
+    assert!(matches!(refused, Error::Limit { .. }) && refused.to_string() == words, "{refused}");
+    crew(&setup, |live| live.wait_for_signal("go").and_then(|_| well(live))).drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+    assert!(!setup.runtime.substrate().snapshot().unwrap().tables().unwrap().iter().any(|table| table == "signals"));
+}
+
+#[test]
 fn code_that_changed_under_a_run_is_reported_with_both_sides_and_nothing_is_done_again() {
     type Code = fn(&mut LiveRun) -> Result<(), Halt>;
     let others: [(Code, &str); 3] = [
