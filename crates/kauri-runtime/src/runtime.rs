@@ -664,9 +664,7 @@ impl Shared {
 
     /// Pauses before another pass.
     pub(crate) fn pause(&self, policy: &Policy, pass: u32) {
-        let most = policy.pause_after(pass);
-        let pause = self.chance.lock().unwrap_or_else(PoisonError::into_inner).jitter(most);
-        self.clock.sleep(pause);
+        self.clock.sleep(self.jitter(policy.pause_after(pass)));
     }
 
     /// A wait after failures, of which a part is chance.

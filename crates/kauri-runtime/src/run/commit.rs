@@ -171,10 +171,15 @@ impl LiveRun {
         if self.renewed().is_some() { self.renew() } else { Ok(()) }
     }
 
-    /// After a conflict: finds out whether the run is still ours, and pauses.
+    /// After a conflict: finds out whether the run is still ours, sees to it that it stays so, and pauses.
     fn meet(&mut self, pass: u32) -> Result<(), Halt> {
         self.refresh()?;
-        self.shared.pause(&self.driver.policy, pass);
+        if self.renewed().is_some() {
+            // If this meets one too, the next pass finds that out.
+            self.try_commit(&mut |_, _, _| Ok(()), Lasting::On, None)?;
+        }
+        let pause = self.shared.jitter(self.driver.policy.patience_after(pass));
+        self.shared.clock.sleep(pause);
         Ok(())
     }
 

@@ -151,6 +151,34 @@ fn signals_wait_for_the_run_and_the_run_for_signals() {
 }
 
 #[test]
+fn run_in_a_storm_of_conflicts_keeps_its_lease_and_does_its_step_once() {
+    let (setup, runs) = setup_with(&resuming());
+    let run = submit(&runs).run;
+    let others = setup.runtime.clone();
+    // Whoever looks whether there is something to take over.
+    let idle = Mutex::new(crew(&setup, |_| panic!("the run is somebody else's")));
+    let passes = Arc::new(AtomicU32::new(0));
+    let (own, start) = (Arc::clone(&passes), setup.runtime.now().mono);
+    let mut worker = crew(&setup, move |live| {
+        live.step("hot", |step| {
+            let count = step.get(&COUNTS, "hot")?.unwrap_or(0);
+            if own.fetch_add(1, Ordering::Relaxed) < 95 {
+                others.atomic(|block| block.put(&COUNTS, "hot", count + 1))?;
+                idle.lock().unwrap().tick()?;
+            }
+            step.put(&COUNTS, "hot", count + 1000)?;
+            Ok(Vec::new())
+        })?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    let found = runs.run(run).unwrap();
+    assert_eq!((found.outcome(), found.claims, passes.load(Ordering::Relaxed)), (Some(DONE), 1, 96));
+    assert_eq!(setup.runtime.read(|view| view.get(&COUNTS, "hot")).unwrap(), Some(1095));
+    assert!(setup.runtime.now().mono.since(start) > Policy::default().lease, "it took longer than one lease");
+}
+
+#[test]
 fn run_that_waits_for_something_else_is_not_woken_by_a_signal() {
     let (setup, runs) = setup();
     let run = submit(&runs).run;
