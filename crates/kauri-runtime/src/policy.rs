@@ -168,10 +168,10 @@ impl Policy {
         doubled(self.pass_pause, pass.saturating_sub(1), self.pass_pause_max)
     }
 
-    /// The same for one who does not begin again after so many conflicts, but fails: after each sixteen it grows beyond the longest pause, so
-    /// that those who are in each other's way come past each other, however many they are. It leaves time to renew the lease.
+    /// The same for one who fails after so many conflicts: after each four it grows beyond the longest pause, so that those who are in each
+    /// other's way come past each other, however many they are. It leaves time to renew the lease.
     pub(crate) fn patience_after(&self, pass: u32) -> Duration {
-        let grown = self.pass_pause_max.saturating_mul(1 << (pass / 16).min(16));
+        let grown = self.pass_pause_max.saturating_mul(1 << (pass / 4).min(16));
         self.pause_after(pass).max(doubled(self.pass_pause, pass.saturating_sub(1), grown.min(self.lease / 4)))
     }
 
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(micros, [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
         assert_eq!(policy.pause_after(u32::MAX), policy.pass_pause_max);
         let millis: Vec<u128> = [1, 15, 16, 40, 64, 99].map(|pass| policy.patience_after(pass).as_millis()).to_vec();
-        assert_eq!(millis, [0, 10, 20, 40, 160, 250], "a quarter of the lease at most");
+        assert_eq!(millis, [0, 80, 160, 250, 250, 250], "a quarter of the lease at most");
         assert_eq!(policy.wait_after(u32::MAX), Duration::ZERO);
     }
 

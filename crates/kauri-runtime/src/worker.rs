@@ -80,6 +80,9 @@ pub struct Worker {
     pub(crate) refused: Option<(InboxKey, String)>,
     /// A commit of what is held was refused for something in it: each is handled alone, so that no other suffers for it.
     is_one_by_one: bool,
+    /// How many conflicts it has met lately, less the commits since, whatever the messages: who is in others' way leaves them more and more
+    /// time, so that a message is not buried because many want the same row.
+    streak: u32,
     /// Messages that are done with, durably, and were not reported yet.
     done: usize,
     /// What wakes one of the instances that share the inbox, if this is one of them.
@@ -103,6 +106,9 @@ pub(crate) enum Work {
 
 /// Why a step has failed that met a conflict in every pass.
 const ONLY_CONFLICTS: &str = "a conflict in every pass";
+
+/// How many conflicts a worker remembers: pauses do not grow any more after so many.
+const STREAK_MAX: u32 = 32;
 
 /// How often ids that expired are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -136,6 +142,7 @@ impl Runtime {
             underway: None,
             refused: None,
             is_one_by_one: false,
+            streak: 0,
             done: 0,
             relay: None,
             is_shared: false,
@@ -485,7 +492,10 @@ impl Worker {
             let conflicts = || Outcome::Failed { why: ONLY_CONFLICTS.into(), retryable: true };
             let instead = refused.clone().or_else(|| is_last.then(conflicts));
             match self.pass(size, instead.as_ref(), pace) {
-                Ok(Landing::Committed(handled)) => return Ok(lost + handled),
+                Ok(Landing::Committed(handled)) => {
+                    self.streak = self.streak.saturating_sub(1);
+                    return Ok(lost + handled);
+                }
                 Ok(Landing::Lost(count)) => {
                     size = size.min(self.held.len());
                     lost += count;
@@ -505,7 +515,8 @@ impl Worker {
                     continue;
                 }
             }
-            shared.pause(&self.policy, pass);
+            self.streak = (self.streak + 1).min(STREAK_MAX);
+            shared.clock.sleep(shared.jitter(self.policy.patience_after(self.streak)));
             pass += 1;
             if pass > self.policy.passes_max && size > 1 {
                 // Alone, a message reads less, and less can change under it.

@@ -52,6 +52,31 @@ fn wait_for(runtime: &Runtime, worker: WorkerId, watch: &mpsc::Receiver<()>) {
 }
 
 #[test]
+fn instances_that_all_change_one_row_bury_no_message_for_their_conflicts() {
+    let runtime = runtime();
+    for number in 0..640 {
+        runtime.send(&command(ANN, &number.to_string())).unwrap();
+    }
+    // One message at a time, and long enough for all to be in each other's way.
+    let policy = Policy { batch_messages_max: 1, ..Policy::default() };
+    let workers = (0..64).map(|_| {
+        runtime.worker_with(ANN, policy.clone(), |block: &mut Atomic<'_>, message: MessageRef<'_>| {
+            let count = block.get(&STATE, "count")?.unwrap_or(0);
+            std::thread::sleep(Duration::from_micros(200));
+            let _ = message;
+            Ok(block.put(&STATE, "count", count + 1)?)
+        })
+    });
+    let pool = Pool::start(workers.collect());
+    let (_none, never) = mpsc::channel();
+    wait_for(&runtime, ANN, &never);
+    drop(pool);
+    assert_eq!(runtime.gauges().unwrap().dead_letters, 0);
+    assert_eq!(runtime.read(|view| view.get(&STATE, "count")).unwrap(), Some(640));
+    assert!(runtime.metrics().conflicts > 0, "they were in each other's way");
+}
+
+#[test]
 fn four_instances_of_one_worker_handle_every_message_once_under_conflicts() {
     let runtime = runtime();
     let (told, hears) = mpsc::channel();
