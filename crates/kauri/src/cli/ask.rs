@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use kauri::control::{self, AskError, Client, Code, Fault};
-use kauri::instance::{define, visit};
+use kauri::instance::{define_classes, visit};
 use kauri::ledger::{Error, Home};
 use kauri::runtime::Runtime;
 use kauri::{Config, Layout};
@@ -42,7 +42,7 @@ impl Reach {
         Self::of(&layout).map(Some)
     }
 
-    /// The same, but a store is made if there is none, and has the classes of the configuration.
+    /// The same, but a store is made if there is none, and has the classes of the configuration; others in it, and all schedules, stay as they are.
     pub(super) fn made(
         home: &HomeArgs,
         config: impl FnOnce(&Layout) -> Result<Config, Trouble>,
@@ -54,7 +54,7 @@ impl Reach {
         let config = config(&layout)?;
         let reach = Self::of(&layout)?;
         if let Self::Here(here) = &reach {
-            define(&here.runtime, &config).map_err(|error| wrong(&layout, &error))?;
+            define_classes(&here.runtime, &config).map_err(|error| wrong(&layout, &error))?;
         }
         Ok(reach)
     }

@@ -29,7 +29,7 @@ use kauri_tree::disk::OsDisk;
 use kauri_wire::RunId;
 
 use self::children::Children;
-pub use self::classes::{Defined, define};
+pub use self::classes::{Defined, define, define_classes};
 use self::stats::{Desk, Failures};
 use self::upkeep::{Keeping, Upkeep};
 use crate::actions::RunLedger;

@@ -479,6 +479,30 @@ fn schedules_of_the_configuration_come_and_go() {
 }
 
 #[test]
+fn what_is_submitted_beside_a_stopped_instance_leaves_schedules_and_other_classes_alone() {
+    let config = format!("{HELLO}retry = {{ attempts = 7 }}\nschedule = {{ every = \"9h\" }}\n");
+    let home = home("up-submit-alone", &config);
+    let (up, _) = Up::start(&home);
+    up.signal(Signal::TERM);
+    assert_eq!(up.code(), Some(0));
+    let found = || {
+        let runtime = home.runtime();
+        (runtime.schedules().expect("read"), runtime.runs().class("hello").expect("read"))
+    };
+    let before = found();
+    assert_eq!((before.0.len(), before.1.as_ref().map(|(class, _)| class.retry.attempts_max)), (1, Some(7)));
+    // Without the instance's configuration, and with one that has another class and a schedule of its own.
+    std::fs::remove_file(home.layout.config()).expect("removed");
+    assert!(on(&home, &["submit", "hello"]).status.success());
+    assert_eq!(found(), before, "the slots that come meanwhile would be lost");
+    let other = home.file("other.toml");
+    std::fs::write(&other, "[job.other]\ncommand = [\"true\"]\nschedule = { every = \"5h\" }\n").expect("written");
+    let other = other.to_str().expect("text");
+    assert!(on(&home, &["submit", "other", "--config", other]).status.success());
+    assert_eq!(found(), before);
+}
+
+#[test]
 fn the_socket_answers_every_line_and_refuses_what_it_does_not_know() {
     let home = home("up-socket", HELLO);
     let (up, first) = Up::start(&home);
