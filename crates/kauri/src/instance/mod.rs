@@ -186,7 +186,7 @@ impl Instance {
         runtime.runs().tell_all_decided()?;
         let files = open_files(&layout)?;
         let children = Arc::new(Children::new(ledger.switch().clone()));
-        let desk = Arc::new(Desk::new(&runtime, &ledger, &layout, failures, &config, &defined));
+        let desk = Arc::new(Desk::new(&runtime, &ledger, &layout, failures, &config));
         let mut instance = Self {
             server: None,
             pool: None,

@@ -425,6 +425,16 @@ fn a_paused_class_begins_nothing_until_it_is_resumed() {
     // What was submitted later, to a class that is not paused, begins.
     wait_until("the other has begun", || !log(&home, &other).is_empty());
     assert_eq!(show(&home, &held)["state"], "pending");
+    let later = up.submit(&["hello", "--at", "9h"]);
+    // Both are held back, and what has a moment does not wait for the class.
+    let second = up.submit(&["hello"]);
+    let waiting = || {
+        let listed = objects(up.say(&["classes", "list", "--json"]).as_bytes()).remove(0);
+        assert_eq!((&listed["class"], &listed["running"]), (&json!("hello"), &json!(0)));
+        (listed["waiting"].clone(), stats(&home)["classes"][0]["waiting"].clone())
+    };
+    wait_until("nobody looks at their messages any more", || stats(&home)["queues"]["inbox"] == 1);
+    assert_eq!(waiting(), (json!(2), json!(2)), "they are not forgotten");
     // No process outlives the test.
     std::fs::write(home.file("go"), "").expect("written");
     assert!(up.say(&["runs", "wait", &other]).starts_with("success"));
@@ -434,7 +444,11 @@ fn a_paused_class_begins_nothing_until_it_is_resumed() {
     assert!(up.say(&["classes", "list"]).lines().any(|line| line.starts_with("hello") && line.ends_with("paused")));
     assert_eq!(show(&home, &held)["state"], "pending");
     assert_eq!(up.ask(&["classes", "resume", "hello"])["paused"], false);
-    assert!(up.say(&["runs", "wait", &held]).starts_with("success"));
+    for run in [&held, &second] {
+        assert!(up.say(&["runs", "wait", run]).starts_with("success"));
+    }
+    assert_eq!(show(&home, &later)["state"], "pending");
+    assert_eq!(stats(&home)["classes"][0]["waiting"], 0);
     assert_eq!(on(&home, &["classes", "pause", "nope"]).status.code(), Some(1));
     up.kill();
 }
