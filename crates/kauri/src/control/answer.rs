@@ -245,14 +245,22 @@ fn retry_all(runs: &Runs, args: &Value) -> Answer {
     filter.before = number(args, "before_ms")?.map(Timestamp);
     let named = texts(args, "outcomes")?;
     if !named.is_empty() {
-        let known = |name: &&str| Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == *name);
-        let outcome = |name| known(&name).ok_or_else(|| bad("outcomes", "a list of outcomes such as executor_crash"));
         filter.outcomes =
-            named.into_iter().try_fold(Outcomes::NONE, |all, name| Ok::<_, Fault>(all.with(outcome(name)?)))?;
+            named.into_iter().try_fold(Outcomes::NONE, |all, name| Ok::<_, Fault>(all.with(failure(name)?)))?;
     }
     let most = usize::try_from(count(args, "limit")?.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let made = runs.retry_all(&filter, text(args, "from_step")?, input(args).as_deref(), most)?;
     Ok(made.iter().map(run_json).collect())
+}
+
+/// An outcome that can be retried.
+fn failure(name: &str) -> Result<Outcome, Fault> {
+    let known = || Outcome::ALL.into_iter().filter(|outcome| !outcome.is_success());
+    known().find(|outcome| outcome.as_str() == name).ok_or_else(|| {
+        let known: Vec<&str> = known().map(|outcome| outcome.as_str()).collect();
+        let found: String = name.chars().take(80).collect();
+        Fault::new(Code::Bad, format!("outcomes: expected one of {}, found {found:?}", known.join(", ")))
+    })
 }
 
 fn signal(runs: &Runs, args: &Value) -> Answer {

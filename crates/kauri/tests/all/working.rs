@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::homes::{CRAWLER, SALES, Scratch, order};
 use crate::instances::{HELLO, SLOW, Up, home, log, objects, on, show, stats, wait_until};
+use crate::refusal;
 
 #[test]
 fn as_many_run_at_once_as_the_class_says() {
@@ -260,7 +261,12 @@ retry = { attempts = 1 }
     assert_eq!((made.len(), &made[0]["attempt"], &made[0]["parent_run_id"]), (1, &json!(2), &json!(run)));
     let none = on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "timed_out"]);
     assert_eq!(String::from_utf8_lossy(&none.stdout), "no run to be retried\n");
-    assert_eq!(on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "luck"]).status.code(), Some(2));
+    for outcome in ["luck", "success"] {
+        let args = ["runs", "retry", "--class", "flaky", "--outcome", outcome, "--home", home.path()];
+        let line = refusal(&args, b"");
+        let expected = "outcomes: expected one of script_error, executor_crash, policy_failure, version_mismatch, cancelled, timed_out";
+        assert!(line.contains(&format!("{expected}, found \"{outcome}\"")), "{line}");
+    }
     assert_eq!(on(&home, &["runs", "retry"]).status.code(), Some(2));
     let (up, _) = Up::start(&home);
     assert!(up.say(&["runs", "wait", run]).starts_with("success in attempt 2"));
