@@ -398,6 +398,15 @@ fn mark(run: &Run, asked: RunId) -> &'static str {
     if run.id == asked { "* " } else { "" }
 }
 
+/// What a log event says, with its fields if it has some: `derived work was not made (target=mail, reason=too deep)`.
+fn log_words(payload: &Value) -> String {
+    let message = payload["message"].as_str().unwrap_or_default();
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let fields = payload["fields"].as_object().into_iter().flatten();
+    let fields: Vec<String> = fields.map(|(name, value)| format!("{name}={}", word(value))).collect();
+    if fields.is_empty() { message.to_owned() } else { format!("{message} ({})", fields.join(", ")) }
+}
+
 /// What a tree comes to by its policy, and how many of its runs stand where.
 fn tree_words(tree: &Value) -> String {
     let outcome = tree["outcome"].as_str().unwrap_or("not decided yet");
