@@ -276,6 +276,24 @@ retry = { attempts = 1 }
 }
 
 #[test]
+fn the_table_of_runs_is_up_to_date_soon_however_seldom_it_is_swept() {
+    let home = home("work-table", &format!("[up]\nsweep = \"9h\"\n{HELLO}"));
+    let (up, _) = Up::start(&home);
+    // As any SQLite tool reads it.
+    let status = |run: &str| -> Option<String> {
+        let database = rusqlite::Connection::open(home.file("runtime/runtime.db")).expect("a database");
+        database.query_row("SELECT status FROM runs WHERE id = ?1", [run], |row| row.get(0)).ok()
+    };
+    // The first may be found with the start of the instance; the second comes after that.
+    for _ in 0..2 {
+        let run = up.submit(&["hello"]);
+        assert!(up.say(&["runs", "wait", &run]).starts_with("success"));
+        wait_until("its row is written", || status(&run).as_deref() == Some("success"));
+    }
+    up.kill();
+}
+
+#[test]
 fn only_so_many_jobs_with_a_concurrency_key_are_under_way_at_a_time() {
     // One fails if another is at it; two wait for each other.
     let config = r#"
