@@ -48,7 +48,8 @@ pub(crate) struct Args {
     /// What becomes of it if one of those fails: it fails too, is skipped, or runs all the same
     #[arg(long, value_name = "POLICY", value_parser = ["fail", "skip", "continue"], requires = "after")]
     on_failed: Option<String>,
-    /// At most --concurrency jobs with this key are under way at a time, of whatever class; the others wait in the order in which they came
+    /// At most --concurrency jobs with this key are under way at a time, of whatever class; the others wait in the order in which they came.
+    /// A job that failed and is tried again keeps its place until its last attempt has ended, through all pauses
     #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     concurrency_key: Option<String>,
     /// How many jobs with the key may be under way for this one to begin; 1 without it

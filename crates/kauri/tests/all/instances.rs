@@ -637,6 +637,9 @@ fn wrong_configurations_and_arguments_are_refused_with_the_fix() {
     }
     assert!(!home.layout.runtime().exists(), "nothing is made before the configuration is read");
     std::fs::write(home.layout.config(), HELLO).expect("written");
+    let help = answer(&["submit", "--help"], b"");
+    assert!(help.contains("keeps its place until its last attempt has ended"), "{help}");
+    assert!(answer(&["up", "--help"], b"").contains("# in UTC: each day at 03:00"));
     let cases: [(&[&str], &str); 6] = [
         (&["submit", "hello", "--input", "Ann"], "expected JSON"),
         (&["submit", "hello", "--input", "@/nowhere.json"], "/nowhere.json"),
