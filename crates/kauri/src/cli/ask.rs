@@ -29,7 +29,7 @@ pub(super) enum Reach {
 pub(super) struct Here {
     runtime: Runtime,
     // Given back after the store is closed.
-    _lock: Home,
+    lock: Home,
 }
 
 impl Reach {
@@ -87,7 +87,7 @@ impl Reach {
     pub(super) fn ask(&mut self, what: &str, args: &Value, wait: Duration) -> Result<Value, AskError> {
         match self {
             Self::Instance(client) => client.ask(what, args, wait),
-            Self::Here(here) => control::answer(&here.runtime, what, args).map_err(AskError::Fault),
+            Self::Here(here) => here.answer(what, args).map_err(AskError::Fault),
         }
     }
 
@@ -100,6 +100,17 @@ impl Reach {
         out: &mut impl Write,
     ) -> Result<Value, Trouble> {
         self.ask(what, args, Duration::ZERO).map_err(|error| said(error, is_json, out))
+    }
+}
+
+impl Here {
+    fn answer(&self, what: &str, args: &Value) -> Result<Value, Fault> {
+        if what != "purge_dead_letters" {
+            return control::answer(&self.runtime, what, args);
+        }
+        // What is removed stands in the audit, whoever removes it.
+        let audit = self.lock.audit().map_err(|error| Fault::new(Code::Failed, format!("the audit: {error}")))?;
+        control::purge(&self.runtime, &audit, args)
     }
 }
 
@@ -140,7 +151,7 @@ fn here(layout: &Layout, lock: Home) -> Result<Here, Trouble> {
         );
         note(&words);
     }
-    Ok(Here { runtime, _lock: lock })
+    Ok(Here { runtime, lock })
 }
 
 /// A word beside the answer.

@@ -134,9 +134,11 @@ impl Desk {
             "hello" => Ok(self.hello()),
             "stats" => Ok(self.stats(args.get("spreads").and_then(Value::as_bool) == Some(true))?),
             "resolve" => self.resolve(args),
+            "purge_dead_letters" => control::purge(&self.runtime, self.ledger.audit(), args),
             _ => control::answer(&self.runtime, what, args).map_err(|fault| match fault.code {
                 Code::Unknown => {
-                    let words: Vec<&str> = ["hello", "stats", "resolve"].into_iter().chain(control::WORDS).collect();
+                    let own = ["hello", "stats", "resolve", "purge_dead_letters"];
+                    let words: Vec<&str> = own.into_iter().chain(control::WORDS).collect();
                     control::unknown(what, &words)
                 }
                 _ => fault,
