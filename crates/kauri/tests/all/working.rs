@@ -294,6 +294,31 @@ fn the_table_of_runs_is_up_to_date_soon_however_seldom_it_is_swept() {
 }
 
 #[test]
+fn whoever_waits_for_a_job_that_only_its_key_remembers_is_told_that_it_has_ended() {
+    let home = home("work-remembered", &format!("[up]\nsweep = \"20ms\"\n{HELLO}keep = {{ runs = 0 }}\n"));
+    let (up, _) = Up::start(&home);
+    let submit = ["submit", "hello", "--key", "k", "--within", "9h"];
+    let first = up.ask(&submit);
+    let [job, run] = ["job_id", "run_id"].map(|name| first[name].as_str().expect("an id"));
+    wait_until("it is gone", || on(&home, &["runs", "list", "--json"]).stdout.is_empty());
+    let words = format!("the job under this key ({job}, run {run}) has ended and is kept no longer");
+    let check = || {
+        let said = on(&home, &[&submit[..], &["--wait"]].concat());
+        let text = String::from_utf8(said.stdout).expect("text");
+        assert!(said.status.code() == Some(1) && text.contains(&words), "{text}");
+        let said = on(&home, &[&submit[..], &["--wait", "--json"]].concat());
+        let [submitted, error] = &objects(&said.stdout)[..] else { panic!("expected two lines") };
+        assert_eq!((&submitted["run_id"], &submitted["new"]), (&first["run_id"], &json!(false)));
+        assert_eq!((&error["error"]["code"], said.status.code()), (&json!("not_found"), Some(1)));
+        assert!(error["error"]["message"].as_str().expect("text").contains(&words), "{error}");
+    };
+    check();
+    // Where nothing runs too.
+    up.kill();
+    check();
+}
+
+#[test]
 fn only_so_many_jobs_with_a_concurrency_key_are_under_way_at_a_time() {
     // One fails if another is at it; two wait for each other.
     let config = r#"
