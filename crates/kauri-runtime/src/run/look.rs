@@ -44,8 +44,8 @@ impl Look<'_> {
         Ok(found)
     }
 
-    /// The classes by name, each with how many messages are in the inbox of its worker, those of runs that are under way included, and whether it
-    /// is paused.
+    /// The classes by name, each with how many messages are in the inbox of its worker, those of runs that are under way included, together with
+    /// how many runs are held back because it is paused, and whether it is.
     ///
     /// # Errors
     /// If the substrate fails or a row is damaged.
@@ -55,8 +55,11 @@ impl Look<'_> {
         self.each(&RUN_INDEX, range, usize::MAX, |key, row| {
             let ClassRow { class, is_paused } = ClassRow::decode(row)?;
             let (from, until) = inbox_range(class.worker);
-            let waiting = self.view.as_rows().count(&INBOX, KeyRange { from: &from, until: until.as_deref() })?;
-            Ok((String::from_utf8_lossy(&key[index::CLASSES.len()..]).into_owned(), class, waiting, is_paused))
+            let messages = self.view.as_rows().count(&INBOX, KeyRange { from: &from, until: until.as_deref() })?;
+            let name = String::from_utf8_lossy(&key[index::CLASSES.len()..]).into_owned();
+            // The message of a run that is held back is gone: another is sent when the class is resumed.
+            let held_back = make::count_marked(&self.view, &index::paused_of(&name))?;
+            Ok((name, class, messages + held_back, is_paused))
         })
     }
 

@@ -79,6 +79,8 @@ fn a_run_is_pending_then_running_then_sealed_with_its_terminal_event() {
     assert!(runs.verify(id).unwrap());
     let kinds: Vec<_> = runs.events(id, 1, 10).unwrap().into_iter().map(|event| (event.seq, event.kind)).collect();
     assert_eq!(kinds, [(1, EventType::Log), (2, EventType::Log), (3, EventType::RunComplete)]);
+    let count = |most| runs.events(id, 1, most).unwrap().len();
+    assert_eq!([0, 1, 2].map(count), [0, 1, 2]);
     assert_eq!(runs.job(&job).unwrap().outcome, Some(DONE));
     assert!(setup.runtime.gauges().unwrap().inbox == 0 && setup.runtime.gauges().unwrap().leases == 0);
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use kauri::control::{self, AskError, Client, Code, Fault};
-use kauri::instance::{define, visit};
+use kauri::instance::{define_classes, visit};
 use kauri::ledger::{Error, Home};
 use kauri::runtime::Runtime;
 use kauri::{Config, Layout};
@@ -29,7 +29,7 @@ pub(super) enum Reach {
 pub(super) struct Here {
     runtime: Runtime,
     // Given back after the store is closed.
-    _lock: Home,
+    lock: Home,
 }
 
 impl Reach {
@@ -42,7 +42,7 @@ impl Reach {
         Self::of(&layout).map(Some)
     }
 
-    /// The same, but a store is made if there is none, and has the classes of the configuration.
+    /// The same, but a store is made if there is none, and has the classes of the configuration; others in it, and all schedules, stay as they are.
     pub(super) fn made(
         home: &HomeArgs,
         config: impl FnOnce(&Layout) -> Result<Config, Trouble>,
@@ -54,7 +54,7 @@ impl Reach {
         let config = config(&layout)?;
         let reach = Self::of(&layout)?;
         if let Self::Here(here) = &reach {
-            define(&here.runtime, &config).map_err(|error| wrong(&layout, &error))?;
+            define_classes(&here.runtime, &config).map_err(|error| wrong(&layout, &error))?;
         }
         Ok(reach)
     }
@@ -87,7 +87,7 @@ impl Reach {
     pub(super) fn ask(&mut self, what: &str, args: &Value, wait: Duration) -> Result<Value, AskError> {
         match self {
             Self::Instance(client) => client.ask(what, args, wait),
-            Self::Here(here) => control::answer(&here.runtime, what, args).map_err(AskError::Fault),
+            Self::Here(here) => here.answer(what, args).map_err(AskError::Fault),
         }
     }
 
@@ -100,6 +100,17 @@ impl Reach {
         out: &mut impl Write,
     ) -> Result<Value, Trouble> {
         self.ask(what, args, Duration::ZERO).map_err(|error| said(error, is_json, out))
+    }
+}
+
+impl Here {
+    fn answer(&self, what: &str, args: &Value) -> Result<Value, Fault> {
+        if what != "purge_dead_letters" {
+            return control::answer(&self.runtime, what, args);
+        }
+        // What is removed stands in the audit, whoever removes it.
+        let audit = self.lock.audit().map_err(|error| Fault::new(Code::Failed, format!("the audit: {error}")))?;
+        control::purge(&self.runtime, &audit, args)
     }
 }
 
@@ -140,7 +151,7 @@ fn here(layout: &Layout, lock: Home) -> Result<Here, Trouble> {
         );
         note(&words);
     }
-    Ok(Here { runtime, _lock: lock })
+    Ok(Here { runtime, lock })
 }
 
 /// A word beside the answer.

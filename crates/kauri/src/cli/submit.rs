@@ -28,8 +28,8 @@ Examples:
   kauri submit digest --key today --within 24h --after job-019d2c5e-7a10-7c3e-8f00-0123456789ab --on-failed skip
 
 It is in the store when this returns, and survives. If no instance runs, it begins with the next `kauri up`.
-Exit codes: 0 submitted (with --wait: and it ended well), 1 there is no such class (with --wait: or it ended badly, or nothing runs),
-2 wrong arguments or input.")]
+Exit codes: 0 submitted (with --wait: and it ended well), 1 there is no such class (with --wait: or it ended badly, or nothing runs,
+or it ended and is kept no longer), 2 wrong arguments or input.")]
 pub(crate) struct Args {
     /// The class of the job, as in kauri.toml
     job: String,
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     /// What becomes of it if one of those fails: it fails too, is skipped, or runs all the same
     #[arg(long, value_name = "POLICY", value_parser = ["fail", "skip", "continue"], requires = "after")]
     on_failed: Option<String>,
-    /// At most --concurrency jobs with this key are under way at a time, of whatever class; the others wait in the order in which they came
+    /// At most --concurrency jobs with this key are under way at a time, of whatever class; the others wait in the order in which they came.
+    /// A job that failed and is tried again keeps its place until its last attempt has ended, through all pauses
     #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     concurrency_key: Option<String>,
     /// How many jobs with the key may be under way for this one to begin; 1 without it
@@ -171,7 +172,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Trouble> {
     }
     out.flush()?;
     if args.wait {
-        let told = Told { most: None, zone: args.zone, json: args.json };
+        // It was there a moment ago, or is remembered by its key alone.
+        let which = if args.key.is_some() { "the job under this key" } else { "the job" };
+        let ids = format!("{}, run {}", text("job_id"), text("run_id"));
+        let missing = format!("{which} ({ids}) has ended and is kept no longer: how it ended is not known any more");
+        let told = Told { most: None, zone: args.zone, json: args.json, missing: Some(missing) };
         return wait_for(&mut reach, text("run_id"), &told, out);
     }
     if !reach.is_running() && !args.json {

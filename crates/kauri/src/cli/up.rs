@@ -40,7 +40,7 @@ What it runs is in kauri.toml in the home:
   command = [\"./hello.sh\"]      # the job as JSON on standard input; exit code 0 is success
   timeout = \"5m\"
   retry = { attempts = 3 }
-  schedule = { cron = \"0 3 * * *\" }
+  schedule = { cron = \"0 3 * * *\" }      # in UTC: each day at 03:00; or every = \"5m\"
   fan_out = { depth = 2, exit = \"all\" }   # it may ask for other jobs, and ends well if all of them do
 then `kauri submit hello --input '{\"name\": \"Ann\"}'`. `kauri config show` prints every key with its value.
 

@@ -17,7 +17,7 @@
 //! concurrency = 4
 //! takeover = "crash"          # or "resume"
 //! retry = { attempts = 3, pause = "1s", pause_max = "5m", on = ["script_error", "executor_crash", "timed_out"] }
-//! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # or every = "5m"
+//! schedule = { cron = "0 3 * * *", catch_up = "latest", input = { kind = "digest" } }    # 03:00 in UTC; or every = "5m"
 //! keep = { time = "30d", runs = 10000, bytes = 1000000000, events = { time = "7d" }, artifacts = { count = 100 } }
 //! fan_out = { depth = 2, runs = 1000, parallel = 4, exit = "all" }    # derived work that its jobs may ask for; none without it
 //! ```
@@ -28,6 +28,9 @@
 //! Of `fan_out` the class of a tree's first run counts: `depth` is how many generations there may be below it, `runs` how many derived jobs
 //! in all (1000 if nothing is said), `parallel` how many of them are under way at a time (1), and `exit` says what the outcome of the whole
 //! depends on: `"root"`, the first job alone, which is the default, or `"all"`, every job of the tree.
+//!
+//! The moments of `schedule.cron` are in UTC, wherever the instance runs: minute, hour, day of the month, month and day of the week, with seconds
+//! before them if there are six fields. Those that came while no instance ran are caught up with: the latest of them, or all with `"every"`.
 //!
 //! Keys are strict: one that nobody knows is an error that names the nearest. `${NAME}` in a text is what the environment says, `$${NAME}`
 //! that text itself; any other `$` stays as it is.

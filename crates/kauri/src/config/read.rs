@@ -12,7 +12,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, EXITS, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span};
+use super::{Config, EXITS, JobConfig, LogFormat, LogLevel, ScheduleConfig, Setting, Source, parse_span, show_span};
 
 /// The longest name of a class.
 const NAME_BYTES_MAX: usize = 100;
@@ -170,13 +170,7 @@ fn read_retry(table: &mut Table<'_>) -> Result<Setting<Retry>> {
     if let Some((number, _)) = inner.number("attempts", 1, 1_000_000)? {
         retry.attempts_max = u32::try_from(number).unwrap_or(u32::MAX);
     }
-    if let Some((span, _)) = inner.span("pause")? {
-        retry.pause = span;
-        retry.pause_max = retry.pause_max.max(span);
-    }
-    if let Some((span, _)) = inner.span("pause_max")? {
-        retry.pause_max = span;
-    }
+    (retry.pause, retry.pause_max) = read_pauses(&mut inner, &retry)?;
     if let Some(words) = inner.strings_of("on")? {
         retry.on = Outcomes::NONE;
         for (word, line, _) in words {
@@ -192,6 +186,23 @@ fn read_retry(table: &mut Table<'_>) -> Result<Setting<Retry>> {
     }
     inner.end()?;
     Ok(Setting { value: retry, source })
+}
+
+/// The first pause and the longest; the one that is not said gives way.
+fn read_pauses(table: &mut Table<'_>, usual: &Retry) -> Result<(Duration, Duration)> {
+    let line = table.line_of("pause_max");
+    let found = [table.span("pause")?, table.span("pause_max")?].map(|found| found.map(|(span, _)| span));
+    match found {
+        [Some(pause), Some(most)] if most < pause => {
+            let (pause, most) = (show_span(pause), show_span(most));
+            let what = format!("expected the longest pause to be {pause} or more, as `pause` is, found {most}");
+            Err(ConfigError { line, key: table.key("pause_max"), what })
+        }
+        [Some(pause), Some(most)] => Ok((pause, most)),
+        [Some(pause), None] => Ok((pause, usual.pause_max.max(pause))),
+        [None, Some(most)] => Ok((usual.pause.min(most), most)),
+        [None, None] => Ok((usual.pause, usual.pause_max)),
+    }
 }
 
 fn read_schedule(table: &mut Table<'_>) -> Result<Setting<Option<ScheduleConfig>>> {
@@ -629,6 +640,10 @@ fan_out = { depth = 2, parallel = 4, exit = "all" }
                 "job.a.retry.on: expected one of script_error",
             ),
             (
+                "[job.a]\ncommand = [\"a\"]\nretry = { pause = \"10s\", pause_max = \"1s\" }",
+                "line 3: job.a.retry.pause_max: expected the longest pause to be 10s or more, as `pause` is, found 1s",
+            ),
+            (
                 "[job.a]\ncommand = [\"a\"]\nfan_out = { runs = 9 }",
                 "line 3: job.a.fan_out.depth: expected depth = 1 or more",
             ),
@@ -667,6 +682,19 @@ fan_out = { depth = 2, parallel = 4, exit = "all" }
             assert!(found.contains(expected), "{text:?}: {found}");
             assert_eq!(found.lines().count(), 1, "{found}");
         }
+    }
+
+    #[test]
+    fn the_pause_that_is_not_said_gives_way_to_the_one_that_is() {
+        let pauses = |retry: &str| {
+            let text = format!("[job.mail]\ncommand = [\"x\"]\nretry = {{ {retry} }}\n");
+            let retry = config(&text, &variable).unwrap().jobs["mail"].retry.value.clone();
+            (retry.pause.as_millis(), retry.pause_max.as_millis())
+        };
+        assert_eq!(pauses(""), (1_000, 300_000));
+        assert_eq!(pauses("pause = \"10m\""), (600_000, 600_000));
+        assert_eq!(pauses("pause_max = \"500ms\""), (500, 500));
+        assert_eq!(pauses("pause = \"10s\", pause_max = \"10s\""), (10_000, 10_000));
     }
 
     #[test]

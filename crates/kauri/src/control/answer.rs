@@ -15,7 +15,7 @@ use crate::config::fan_out_json;
 type Answer = Result<Value, Fault>;
 
 /// The requests that need nothing but a runtime.
-pub const WORDS: [&str; 13] = [
+pub const WORDS: [&str; 12] = [
     "submit",
     "run",
     "events",
@@ -28,7 +28,6 @@ pub const WORDS: [&str; 13] = [
     "pause",
     "resume",
     "replay_dead_letters",
-    "purge_dead_letters",
 ];
 
 /// The most events of one answer, and about how many bytes they have.
@@ -70,7 +69,6 @@ pub fn answer(runtime: &Runtime, what: &str, args: &Value) -> Answer {
         "classes" => classes(runtime),
         "pause" | "resume" => pause(&runs, args, what == "pause"),
         "replay_dead_letters" => replay(runtime, args),
-        "purge_dead_letters" => purge(runtime, args),
         _ => Err(unknown(what, &WORDS)),
     }
 }
@@ -119,7 +117,7 @@ fn texts<'a>(args: &'a Value, name: &str) -> Result<Vec<&'a str>, Fault> {
     }
 }
 
-fn number(args: &Value, name: &str) -> Result<Option<i64>, Fault> {
+pub(super) fn number(args: &Value, name: &str) -> Result<Option<i64>, Fault> {
     match args.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_i64().map(Some).ok_or_else(|| bad(name, "a whole number")),
@@ -245,14 +243,22 @@ fn retry_all(runs: &Runs, args: &Value) -> Answer {
     filter.before = number(args, "before_ms")?.map(Timestamp);
     let named = texts(args, "outcomes")?;
     if !named.is_empty() {
-        let known = |name: &&str| Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == *name);
-        let outcome = |name| known(&name).ok_or_else(|| bad("outcomes", "a list of outcomes such as executor_crash"));
         filter.outcomes =
-            named.into_iter().try_fold(Outcomes::NONE, |all, name| Ok::<_, Fault>(all.with(outcome(name)?)))?;
+            named.into_iter().try_fold(Outcomes::NONE, |all, name| Ok::<_, Fault>(all.with(failure(name)?)))?;
     }
     let most = usize::try_from(count(args, "limit")?.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let made = runs.retry_all(&filter, text(args, "from_step")?, input(args).as_deref(), most)?;
     Ok(made.iter().map(run_json).collect())
+}
+
+/// An outcome that can be retried.
+fn failure(name: &str) -> Result<Outcome, Fault> {
+    let known = || Outcome::ALL.into_iter().filter(|outcome| !outcome.is_success());
+    known().find(|outcome| outcome.as_str() == name).ok_or_else(|| {
+        let known: Vec<&str> = known().map(|outcome| outcome.as_str()).collect();
+        let found: String = name.chars().take(80).collect();
+        Fault::new(Code::Bad, format!("outcomes: expected one of {}, found {found:?}", known.join(", ")))
+    })
 }
 
 fn signal(runs: &Runs, args: &Value) -> Answer {
@@ -299,7 +305,7 @@ pub fn classes_json(look: &Look<'_>) -> kauri_runtime::Result<Vec<Value>> {
     Ok(look.classes()?.into_iter().map(class).collect())
 }
 
-fn keys(args: &Value) -> Result<Vec<InboxKey>, Fault> {
+pub(super) fn keys(args: &Value) -> Result<Vec<InboxKey>, Fault> {
     let Some(keys) = args.get("keys").filter(|keys| !keys.is_null()) else { return Ok(Vec::new()) };
     let expected = || bad("keys", "a list of workers and numbers such as \"7/12\"");
     let key = |value: &Value| {
@@ -310,7 +316,7 @@ fn keys(args: &Value) -> Result<Vec<InboxKey>, Fault> {
     keys.iter().map(|value| key(value).ok_or_else(expected)).collect()
 }
 
-fn name(key: InboxKey) -> String {
+pub(super) fn name(key: InboxKey) -> String {
     format!("{}/{}", key.worker.0, key.seq.0)
 }
 
@@ -332,22 +338,5 @@ fn replay(runtime: &Runtime, args: &Value) -> Answer {
             done.push(json!({ "key": name(key), "to": to }));
         }
     }
-    Ok(done.into())
-}
-
-/// All of them without keys, or those that were buried before a moment.
-fn purge(runtime: &Runtime, args: &Value) -> Answer {
-    let (keys, before) = (keys(args)?, number(args, "before_ms")?);
-    let mut done = Vec::new();
-    runtime.drain_dead_letters(None, |key, letter| {
-        let is_meant = match before {
-            Some(before) => letter.failed_at.0 < before,
-            None => keys.is_empty() || keys.contains(&key),
-        };
-        if is_meant {
-            done.push(json!({ "key": name(key), "to": null }));
-        }
-        if is_meant { Drain::Take } else { Drain::Leave }
-    })?;
     Ok(done.into())
 }

@@ -12,12 +12,14 @@
 //! A line is a request, and gets one line as its answer, in order; a connection may ask as often as it likes. A request that waits for something
 //! names how long (`wait_ms`), and is answered after that at the latest. The words are in `docs/cli-json.md`.
 //!
-//! [`answer`] needs nothing but a runtime: so whoever has the lock of a home in which nobody works asks it the same, without a socket.
+//! [`answer`] needs nothing but a runtime: so whoever has the lock of a home in which nobody works asks it the same, without a socket. What
+//! needs the ledger, too, is beside it: decisions about actions, and [`purge`], which writes into the audit.
 
 mod answer;
 mod client;
 mod decide;
 mod ended;
+mod purge;
 mod serve;
 
 use std::fmt;
@@ -32,6 +34,7 @@ pub use self::decide::{action_json, decision_json};
 pub(crate) use self::decide::{decision, resolve};
 pub(crate) use self::ended::last_words;
 pub use self::ended::{ended_json, tree_json};
+pub use self::purge::purge;
 pub use self::serve::{Answering, Server};
 
 /// The version of the requests.

@@ -38,6 +38,17 @@ pub struct Defined {
 /// # Errors
 /// If the store fails.
 pub fn define(runtime: &Runtime, config: &Config) -> Result<Defined> {
+    let defined = define_classes(runtime, config)?;
+    keep_schedules(runtime, config)?;
+    Ok(defined)
+}
+
+/// Defines the classes of a configuration, and leaves others and all schedules as they are: a schedule has slots that were missed, which are
+/// for whoever runs the jobs.
+///
+/// # Errors
+/// If the store fails.
+pub fn define_classes(runtime: &Runtime, config: &Config) -> Result<Defined> {
     let runs = runtime.runs();
     let mut found = BTreeMap::new();
     for name in runs.classes()? {
@@ -63,14 +74,21 @@ pub fn define(runtime: &Runtime, config: &Config) -> Result<Defined> {
             runs.define(name, &class)?;
         }
         defined.workers.insert(name.clone(), worker);
-        if let Some(schedule) = &job.schedule.value {
-            let input = if schedule.input.is_null() { Vec::new() } else { schedule.input.to_string().into_bytes() };
-            let job = Submission::new(name.as_str(), input);
-            runs.keep_schedule(&format!("{SCHEDULE}{name}"), &schedule.when, schedule.catch_up, &job)?;
-        }
     }
     for (name, class) in found {
         defined.strangers.push((name, runtime.depth(class.worker)?));
+    }
+    Ok(defined)
+}
+
+/// Keeps the schedules of a configuration, and ends those of ours that it does not have.
+fn keep_schedules(runtime: &Runtime, config: &Config) -> Result<()> {
+    for (name, job) in &config.jobs {
+        if let Some(schedule) = &job.schedule.value {
+            let input = if schedule.input.is_null() { Vec::new() } else { schedule.input.to_string().into_bytes() };
+            let job = Submission::new(name.as_str(), input);
+            runtime.runs().keep_schedule(&format!("{SCHEDULE}{name}"), &schedule.when, schedule.catch_up, &job)?;
+        }
     }
     for (name, _) in runtime.schedules()? {
         let job = name.strip_prefix(SCHEDULE).map(|name| config.jobs.get(name));
@@ -78,7 +96,7 @@ pub fn define(runtime: &Runtime, config: &Config) -> Result<Defined> {
             runtime.unschedule(&name)?;
         }
     }
-    Ok(defined)
+    Ok(())
 }
 
 /// A worker for each run that may go on at once.

@@ -29,7 +29,7 @@ use kauri_tree::disk::OsDisk;
 use kauri_wire::RunId;
 
 use self::children::Children;
-pub use self::classes::{Defined, define};
+pub use self::classes::{Defined, define, define_classes};
 use self::stats::{Desk, Failures};
 use self::upkeep::{Keeping, Upkeep};
 use crate::actions::RunLedger;
@@ -186,7 +186,7 @@ impl Instance {
         runtime.runs().tell_all_decided()?;
         let files = open_files(&layout)?;
         let children = Arc::new(Children::new(ledger.switch().clone()));
-        let desk = Arc::new(Desk::new(&runtime, &ledger, &layout, failures, &config, &defined));
+        let desk = Arc::new(Desk::new(&runtime, &ledger, &layout, failures, &config));
         let mut instance = Self {
             server: None,
             pool: None,

@@ -11,7 +11,7 @@ use kauri_runtime::{DeadLetter, Latency, Look, Observation, Observer, PhaseTimes
 use kauri_wire::{InboxKey, MessageRef};
 use serde_json::{Value, json};
 
-use super::{Defined, Standing, classes, lock};
+use super::{Standing, classes, lock};
 use crate::config::Config;
 use crate::control::{self, Code, Fault, moment, run_json};
 use crate::home::Layout;
@@ -88,7 +88,7 @@ pub(super) struct Desk {
     home: String,
     began: i64,
     failures: Arc<Failures>,
-    classes: Vec<(Value, i64)>,
+    classes: Vec<Value>,
     state: Mutex<State>,
 }
 
@@ -105,18 +105,14 @@ impl Desk {
         layout: &Layout,
         failures: Arc<Failures>,
         config: &Config,
-        defined: &Defined,
     ) -> Self {
-        let class = |(name, job): (&String, _)| {
-            (classes::class_json(name, job), defined.workers.get(name).map_or(0, |id| id.0))
-        };
         Self {
             runtime: runtime.clone(),
             ledger: Arc::clone(ledger),
             home: layout.home().display().to_string(),
             began: runtime.now().wall.0,
             failures,
-            classes: config.jobs.iter().map(class).collect(),
+            classes: config.jobs.iter().map(|(name, job)| classes::class_json(name, job)).collect(),
             state: Mutex::new(State { standing: Standing::Working, trouble: None }),
         }
     }
@@ -138,9 +134,11 @@ impl Desk {
             "hello" => Ok(self.hello()),
             "stats" => Ok(self.stats(args.get("spreads").and_then(Value::as_bool) == Some(true))?),
             "resolve" => self.resolve(args),
+            "purge_dead_letters" => control::purge(&self.runtime, self.ledger.audit(), args),
             _ => control::answer(&self.runtime, what, args).map_err(|fault| match fault.code {
                 Code::Unknown => {
-                    let words: Vec<&str> = ["hello", "stats", "resolve"].into_iter().chain(control::WORDS).collect();
+                    let own = ["hello", "stats", "resolve", "purge_dead_letters"];
+                    let words: Vec<&str> = own.into_iter().chain(control::WORDS).collect();
                     control::unknown(what, &words)
                 }
                 _ => fault,
@@ -185,7 +183,7 @@ impl Desk {
             "at": moment(at),
             "instance": self.hello(),
             "queues": gauges.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
-            "classes": self.class_stats(&running)?,
+            "classes": self.class_stats(&look, &running)?,
             "counters": counts.each().map(|(name, count)| (name.to_owned(), count.into())).collect::<serde_json::Map<_, _>>(),
             "latency": { "steps": latency(&counts.latency), "queued": latency(&counts.run_queued), "runs": latency(&counts.run_took) },
             "phases": phases(&counts.phases),
@@ -205,22 +203,24 @@ impl Desk {
         Ok(stats)
     }
 
-    /// The classes of the configuration, each with what its workers do.
-    fn class_stats(&self, running: &[Run]) -> Result<Vec<Value>> {
+    /// The classes of the configuration, each with what its workers do, by the counts of `kauri classes list`.
+    fn class_stats(&self, look: &Look<'_>, running: &[Run]) -> Result<Vec<Value>> {
         let mut busy: BTreeMap<&str, u64> = BTreeMap::new();
         for run in running {
             *busy.entry(&run.class).or_default() += 1;
         }
+        let known = look.classes()?.into_iter().map(|(name, _, waiting, is_paused)| (name, (waiting, is_paused)));
+        let known: BTreeMap<String, (u64, bool)> = known.collect();
         let mut classes = Vec::new();
-        for (class, worker) in &self.classes {
+        for class in &self.classes {
             let name = class["class"].as_str().unwrap_or_default();
-            let (busy, depth) =
-                (busy.get(name).copied().unwrap_or(0), self.runtime.depth(kauri_wire::WorkerId(*worker))?);
+            let busy = busy.get(name).copied().unwrap_or(0);
+            let (messages, is_paused) = known.get(name).copied().unwrap_or_default();
             let ended = self.failures.of_class(name);
             let mut class = class.clone();
             class["busy"] = busy.into();
-            class["waiting"] = depth.saturating_sub(busy).into();
-            class["paused"] = self.runtime.runs().class(name)?.is_some_and(|(_, is_paused)| is_paused).into();
+            class["waiting"] = messages.saturating_sub(busy).into();
+            class["paused"] = is_paused.into();
             class["ended"] = ended.runs.into();
             class["failed"] = ended.failed.into();
             classes.push(class);

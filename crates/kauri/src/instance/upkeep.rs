@@ -27,6 +27,8 @@ const SWEEP_ROWS: usize = 4_096;
 const COLLECT_NAMES: usize = 256;
 /// How often bytes are looked for that a run wrote and never named, if any were written.
 const ORPHANS: Duration = Duration::from_hours(1);
+/// Changes of runs are in the table of runs after this time at the latest, as `docs/ledger.md` says; together, for each time costs two commits.
+const TABLE_EVERY: Duration = Duration::from_secs(5);
 /// After trouble it is tried again after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -105,7 +107,7 @@ enum Chore {
 
 impl Work {
     fn go(mut self, signal: &Signal, is_over: &AtomicBool) {
-        let mut swept = Instant::now();
+        let (mut swept, mut tabled) = (Instant::now(), Instant::now());
         while !is_over.load(Ordering::Acquire) {
             let seen = signal.count();
             let mut trouble = self.deliver().err().map(Into::into);
@@ -113,15 +115,19 @@ impl Work {
                 swept = Instant::now();
                 self.chore = Chore::Sweep;
             }
-            if !matches!(self.chore, Chore::Rest) {
+            let is_pass = !matches!(self.chore, Chore::Rest);
+            if is_pass {
                 trouble = self.clean().err().or(trouble);
-                if matches!(self.chore, Chore::Rest) {
-                    trouble = self.table().err().or(trouble);
-                }
+            }
+            let is_pass_over = is_pass && matches!(self.chore, Chore::Rest);
+            if is_pass_over || tabled.elapsed() >= TABLE_EVERY {
+                tabled = Instant::now();
+                trouble = self.table().err().or(trouble);
             }
             // What waits although it was offered was not taken: it is offered again, and not at once.
             let waits = self.runtime.gauges().is_ok_and(|gauges| gauges.outbox > 0);
-            let until = self.sweep.saturating_sub(swept.elapsed());
+            // Commits that change runs do not wake this thread: there may be thousands in a second.
+            let until = self.sweep.saturating_sub(swept.elapsed()).min(TABLE_EVERY.saturating_sub(tabled.elapsed()));
             let pause = match self.chore {
                 Chore::Rest if waits || trouble.is_some() => until.min(PATIENCE),
                 Chore::Rest => until,

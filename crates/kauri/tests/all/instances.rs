@@ -425,6 +425,16 @@ fn a_paused_class_begins_nothing_until_it_is_resumed() {
     // What was submitted later, to a class that is not paused, begins.
     wait_until("the other has begun", || !log(&home, &other).is_empty());
     assert_eq!(show(&home, &held)["state"], "pending");
+    let later = up.submit(&["hello", "--at", "9h"]);
+    // Both are held back, and what has a moment does not wait for the class.
+    let second = up.submit(&["hello"]);
+    let waiting = || {
+        let listed = objects(up.say(&["classes", "list", "--json"]).as_bytes()).remove(0);
+        assert_eq!((&listed["class"], &listed["running"]), (&json!("hello"), &json!(0)));
+        (listed["waiting"].clone(), stats(&home)["classes"][0]["waiting"].clone())
+    };
+    wait_until("nobody looks at their messages any more", || stats(&home)["queues"]["inbox"] == 1);
+    assert_eq!(waiting(), (json!(2), json!(2)), "they are not forgotten");
     // No process outlives the test.
     std::fs::write(home.file("go"), "").expect("written");
     assert!(up.say(&["runs", "wait", &other]).starts_with("success"));
@@ -434,7 +444,11 @@ fn a_paused_class_begins_nothing_until_it_is_resumed() {
     assert!(up.say(&["classes", "list"]).lines().any(|line| line.starts_with("hello") && line.ends_with("paused")));
     assert_eq!(show(&home, &held)["state"], "pending");
     assert_eq!(up.ask(&["classes", "resume", "hello"])["paused"], false);
-    assert!(up.say(&["runs", "wait", &held]).starts_with("success"));
+    for run in [&held, &second] {
+        assert!(up.say(&["runs", "wait", run]).starts_with("success"));
+    }
+    assert_eq!(show(&home, &later)["state"], "pending");
+    assert_eq!(stats(&home)["classes"][0]["waiting"], 0);
     assert_eq!(on(&home, &["classes", "pause", "nope"]).status.code(), Some(1));
     up.kill();
 }
@@ -476,6 +490,30 @@ fn schedules_of_the_configuration_come_and_go() {
     let (up, _) = Up::start(&home);
     assert_eq!(stats(&home)["queues"]["schedules"], 0);
     up.kill();
+}
+
+#[test]
+fn what_is_submitted_beside_a_stopped_instance_leaves_schedules_and_other_classes_alone() {
+    let config = format!("{HELLO}retry = {{ attempts = 7 }}\nschedule = {{ every = \"9h\" }}\n");
+    let home = home("up-submit-alone", &config);
+    let (up, _) = Up::start(&home);
+    up.signal(Signal::TERM);
+    assert_eq!(up.code(), Some(0));
+    let found = || {
+        let runtime = home.runtime();
+        (runtime.schedules().expect("read"), runtime.runs().class("hello").expect("read"))
+    };
+    let before = found();
+    assert_eq!((before.0.len(), before.1.as_ref().map(|(class, _)| class.retry.attempts_max)), (1, Some(7)));
+    // Without the instance's configuration, and with one that has another class and a schedule of its own.
+    std::fs::remove_file(home.layout.config()).expect("removed");
+    assert!(on(&home, &["submit", "hello"]).status.success());
+    assert_eq!(found(), before, "the slots that come meanwhile would be lost");
+    let other = home.file("other.toml");
+    std::fs::write(&other, "[job.other]\ncommand = [\"true\"]\nschedule = { every = \"5h\" }\n").expect("written");
+    let other = other.to_str().expect("text");
+    assert!(on(&home, &["submit", "other", "--config", other]).status.success());
+    assert_eq!(found(), before);
 }
 
 #[test]
@@ -599,6 +637,9 @@ fn wrong_configurations_and_arguments_are_refused_with_the_fix() {
     }
     assert!(!home.layout.runtime().exists(), "nothing is made before the configuration is read");
     std::fs::write(home.layout.config(), HELLO).expect("written");
+    let help = answer(&["submit", "--help"], b"");
+    assert!(help.contains("keeps its place until its last attempt has ended"), "{help}");
+    assert!(answer(&["up", "--help"], b"").contains("# in UTC: each day at 03:00"));
     let cases: [(&[&str], &str); 6] = [
         (&["submit", "hello", "--input", "Ann"], "expected JSON"),
         (&["submit", "hello", "--input", "@/nowhere.json"], "/nowhere.json"),

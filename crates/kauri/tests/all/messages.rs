@@ -11,6 +11,7 @@ use kauri::wire::{Message, MessageId, MessageRef, WorkerId};
 use serde_json::Value;
 
 use crate::homes::{SALES, Scratch, fill_messages, order};
+use crate::instances::Up;
 use crate::{answer, kauri, refusal};
 
 fn say(home: &Scratch, args: &[&str]) -> String {
@@ -108,6 +109,35 @@ fn leases_are_seen_while_a_worker_has_them() {
     assert_eq!(say(&home, &["leases"]), "no leases\n");
 }
 
+/// The dead letters that were removed by hand, as the audit has them.
+fn purged(home: &Scratch) -> Vec<String> {
+    let lines = objects(home, &["audit", "show"]);
+    let purged = lines.iter().filter(|line| line["kind"] == "DEAD_LETTER_PURGED").map(|line| &line["detail"]);
+    let key = |detail: &Value| {
+        assert_eq!(detail["reason"], "failure budget spent", "{detail}");
+        format!("{}/{}", detail["worker"].as_str().expect("text"), detail["seq"].as_str().expect("text"))
+    };
+    purged.map(key).collect()
+}
+
+#[test]
+fn dead_letters_that_an_instance_purges_stand_in_the_audit_once() {
+    let home = Scratch::filled("messages-purged");
+    let runtime = home.runtime();
+    fill_messages(&runtime);
+    drop(runtime);
+    let (up, _) = Up::start(&home);
+    let key = objects(&home, &["dead-letters", "list"])[0]["key"].as_str().expect("a key").to_owned();
+    assert_eq!(say(&home, &["dead-letters", "purge", "--older-than", "1h"]), "no dead letters\n");
+    assert_eq!(purged(&home), [""; 0]);
+    for _ in 0..2 {
+        say(&home, &["dead-letters", "purge", "--all"]);
+        assert_eq!(purged(&home), [&*key]);
+    }
+    up.kill();
+    assert!(say(&home, &["audit", "verify"]).starts_with("whole"), "the chain goes on");
+}
+
 #[test]
 fn dead_letters_are_shown_replayed_and_purged() {
     let home = Scratch::filled("messages-dead");
@@ -137,6 +167,7 @@ fn dead_letters_are_shown_replayed_and_purged() {
     assert_eq!(say(&home, &["dead-letters", "purge", second]), format!("purged {second}\n"));
     assert_eq!(code(&home, &["dead-letters", "purge", second, third]), Some(1), "one of them was there");
     assert_eq!(objects(&home, &["dead-letters", "list"]), [] as [Value; 0]);
+    assert_eq!(purged(&home), [second, third], "what was removed stands in the audit, what was replayed is not gone");
     let output = kauri(&["dead-letters", "--home", home.path(), "show", "--", "-1/3"], b"");
     assert_eq!(output.stdout, b"there is no dead letter -1/3\n", "letters of nobody can be named");
     for wrong in [&["dead-letters", "show", "7"][..], &["dead-letters", "purge"], &["dead-letters", "replay"]] {

@@ -1,9 +1,10 @@
 //! `kauri runs`.
 
 use kauri::ledger::Home;
-use kauri::runtime::Policy;
-use kauri::runtime::run::{Class, Ending, Halt, LiveRun, Retry, Submission};
+use kauri::runtime::run::{Class, Ending, EventDraft, EventSink as _, Halt, LiveRun, Retry, Submission};
+use kauri::runtime::{Policy, Runtime};
 use kauri::wire::pack::Map;
+use kauri::wire::run::{Event, Level};
 use serde_json::Value;
 
 use crate::homes::{CRAWLER, Scratch, fill_runs};
@@ -66,6 +67,45 @@ fn runs_are_listed_shown_and_told_without_touching_anything() {
         (&first.as_str().into(), Some(0))
     );
     assert_eq!(home.image(), before);
+}
+
+/// A run that said so many things before its end.
+fn talkative(runtime: &Runtime, said: usize) -> String {
+    let runs = runtime.runs();
+    runs.define("talk", &Class::new(CRAWLER)).expect("defined");
+    let run = runs.submit(&Submission::new("talk", "")).expect("submitted").run;
+    let talk = move |run: &mut LiveRun| -> Result<Ending, Halt> {
+        let one = Event::Log { level: Level::Info, message: "one more", fields: None };
+        let one = EventDraft::new(&one, run.now().wall.0).expect("an event");
+        run.append(&vec![one; said]).expect("kept");
+        Ok(Ending::success(run.now().wall, Map::EMPTY))
+    };
+    runtime.run_worker(CRAWLER, Policy::default(), talk).drain().expect("driven");
+    run.to_string()
+}
+
+#[test]
+fn events_are_all_printed_for_programs_and_people_are_told_of_those_that_are_not() {
+    let home = Scratch::filled("runs-events");
+    let runtime = home.runtime();
+    let (long, short) = (talkative(&runtime, 1_300), talkative(&runtime, 2));
+    drop(runtime);
+    let seqs = |args: &[&str]| -> Vec<u64> {
+        let events = objects(&home, &[&["events"], args].concat());
+        events.iter().map(|event| event["seq"].as_u64().expect("a number")).collect()
+    };
+    assert_eq!(seqs(&[&long]), (1..=1_301).collect::<Vec<_>>());
+    assert_eq!(seqs(&[&long, "--from", "1300"]), [1_300, 1_301]);
+    assert_eq!(seqs(&[&long, "--from", "7", "--limit", "600"]), (7..607).collect::<Vec<_>>());
+    assert_eq!(seqs(&[&long, "--limit", "0"]), [0; 0]);
+    let text = |args: &[&str]| say(&home, &[&["events"], args].concat());
+    let shown = text(&[&long]);
+    assert_eq!((shown.lines().count(), shown.lines().last()), (1_002, Some("there are more: --from 1001")));
+    assert!(text(&[&long, "--from", "1001"]).trim_end().ends_with("{}"), "these are all");
+    assert_eq!(text(&[&short, "--limit", "3"]).lines().count(), 4);
+    assert!(text(&[&short, "--limit", "2"]).ends_with("there are more: --from 3\n"));
+    assert_eq!(text(&[&short, "--limit", "0"]), "none are shown\nthere are more: --from 1\n");
+    assert_eq!(text(&[&short, "--from", "100"]), "it has said nothing from 100 on: its events are 1 to 3\n");
 }
 
 #[test]

@@ -156,6 +156,14 @@ fn limits_of_derived_work_are_those_of_the_configuration_as_it_is_now() {
     assert_eq!((&end["tree"]["jobs"], &end["tree"]["outcome"], code), (&json!(2), &json!("success"), Some(0)), "{end}");
     let run = end["run_id"].as_str().expect("an id").to_owned();
     assert_eq!(log(&home, &run).last().map(String::as_str), Some("derived work was not made"));
+    // People are told which and why.
+    let report = up.ask(&["runs", "report", &run]);
+    assert_eq!(report["log"].as_array().and_then(|log| log.last()), Some(&json!("derived work was not made")));
+    let words = "derived work was not made (target=broken, reason=";
+    for what in ["report", "tail"] {
+        let page = up.say(&["runs", what, &run]);
+        assert!(page.contains(words), "{what}: {page}");
+    }
     up.kill();
     std::fs::write(home.layout.config(), shop("")).expect("written");
     let (up, _) = Up::start(&home);

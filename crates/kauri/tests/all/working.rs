@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::homes::{CRAWLER, SALES, Scratch, order};
 use crate::instances::{HELLO, SLOW, Up, home, log, objects, on, show, stats, wait_until};
+use crate::refusal;
 
 #[test]
 fn as_many_run_at_once_as_the_class_says() {
@@ -260,13 +261,61 @@ retry = { attempts = 1 }
     assert_eq!((made.len(), &made[0]["attempt"], &made[0]["parent_run_id"]), (1, &json!(2), &json!(run)));
     let none = on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "timed_out"]);
     assert_eq!(String::from_utf8_lossy(&none.stdout), "no run to be retried\n");
-    assert_eq!(on(&home, &["runs", "retry", "--class", "flaky", "--outcome", "luck"]).status.code(), Some(2));
+    for outcome in ["luck", "success"] {
+        let args = ["runs", "retry", "--class", "flaky", "--outcome", outcome, "--home", home.path()];
+        let line = refusal(&args, b"");
+        let expected = "outcomes: expected one of script_error, executor_crash, policy_failure, version_mismatch, cancelled, timed_out";
+        assert!(line.contains(&format!("{expected}, found \"{outcome}\"")), "{line}");
+    }
     assert_eq!(on(&home, &["runs", "retry"]).status.code(), Some(2));
     let (up, _) = Up::start(&home);
     assert!(up.say(&["runs", "wait", run]).starts_with("success in attempt 2"));
     let told = on(&home, &["runs", "signal", run, "go", "--payload", "now", "--json"]);
     assert_eq!((told.status.code(), &objects(&told.stdout)[0]["error"]["code"]), (Some(1), &json!("refused")));
     up.kill();
+}
+
+#[test]
+fn the_table_of_runs_is_up_to_date_soon_however_seldom_it_is_swept() {
+    let home = home("work-table", &format!("[up]\nsweep = \"9h\"\n{HELLO}"));
+    let (up, _) = Up::start(&home);
+    // As any SQLite tool reads it.
+    let status = |run: &str| -> Option<String> {
+        let database = rusqlite::Connection::open(home.file("runtime/runtime.db")).expect("a database");
+        database.query_row("SELECT status FROM runs WHERE id = ?1", [run], |row| row.get(0)).ok()
+    };
+    // The first may be found with the start of the instance; the second comes after that.
+    for _ in 0..2 {
+        let run = up.submit(&["hello"]);
+        assert!(up.say(&["runs", "wait", &run]).starts_with("success"));
+        wait_until("its row is written", || status(&run).as_deref() == Some("success"));
+    }
+    up.kill();
+}
+
+#[test]
+fn whoever_waits_for_a_job_that_only_its_key_remembers_is_told_that_it_has_ended() {
+    let home = home("work-remembered", &format!("[up]\nsweep = \"20ms\"\n{HELLO}keep = {{ runs = 0 }}\n"));
+    let (up, _) = Up::start(&home);
+    let submit = ["submit", "hello", "--key", "k", "--within", "9h"];
+    let first = up.ask(&submit);
+    let [job, run] = ["job_id", "run_id"].map(|name| first[name].as_str().expect("an id"));
+    wait_until("it is gone", || on(&home, &["runs", "list", "--json"]).stdout.is_empty());
+    let words = format!("the job under this key ({job}, run {run}) has ended and is kept no longer");
+    let check = || {
+        let said = on(&home, &[&submit[..], &["--wait"]].concat());
+        let text = String::from_utf8(said.stdout).expect("text");
+        assert!(said.status.code() == Some(1) && text.contains(&words), "{text}");
+        let said = on(&home, &[&submit[..], &["--wait", "--json"]].concat());
+        let [submitted, error] = &objects(&said.stdout)[..] else { panic!("expected two lines") };
+        assert_eq!((&submitted["run_id"], &submitted["new"]), (&first["run_id"], &json!(false)));
+        assert_eq!((&error["error"]["code"], said.status.code()), (&json!("not_found"), Some(1)));
+        assert!(error["error"]["message"].as_str().expect("text").contains(&words), "{error}");
+    };
+    check();
+    // Where nothing runs too.
+    up.kill();
+    check();
 }
 
 #[test]

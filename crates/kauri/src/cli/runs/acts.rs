@@ -10,7 +10,7 @@ use kauri::wire::RunId;
 use serde_json::{Value, json};
 
 use super::wait::{PATIENCE, gone, idle};
-use super::{found, some};
+use super::{found, log_words, some};
 use crate::cli::Trouble;
 use crate::cli::ask::{Reach, connect, said};
 use crate::cli::home::{HomeArgs, look, span, there};
@@ -215,7 +215,7 @@ fn print(event: &Value, zone: Zone, json: bool, out: &mut impl Write) -> Result<
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (kind, payload) = (text(&event["type"]), &event["payload"]);
     let what = match kind.as_str() {
-        "log" => format!("{} {}", text(&payload["level"]), text(&payload["message"])),
+        "log" => format!("{} {}", text(&payload["level"]), log_words(payload)),
         "item" => format!("{} {}", text(&payload["item_type"]), payload["data"]),
         "run_error" => format!("{}: {}", text(&payload["error_type"]), text(&payload["message"])),
         "run_complete" if payload.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 use super::home::{HomeArgs, look, span};
-use super::table::{Zone, list, more, plain, short};
+use super::table::{Table, Zone, list, more, plain, short};
 use super::watch::Watch;
 
 pub(crate) use self::wait::{Told, wait_for};
@@ -83,9 +83,9 @@ enum Command {
         /// From this number on
         #[arg(long, default_value_t = 1, value_name = "SEQ")]
         from: u64,
-        /// At most so many
-        #[arg(long, default_value_t = 1000, value_name = "ROWS")]
-        limit: usize,
+        /// At most so many; 1000 without it, and with --json all
+        #[arg(long, value_name = "ROWS")]
+        limit: Option<u64>,
         #[command(flatten)]
         zone: Zone,
     },
@@ -169,9 +169,9 @@ pub(crate) struct EventsArgs {
     /// From this number on
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     from: u64,
-    /// At most so many
-    #[arg(long, default_value_t = 1000, value_name = "ROWS")]
-    limit: usize,
+    /// At most so many; 1000 without it, and with --json all
+    #[arg(long, value_name = "ROWS")]
+    limit: Option<u64>,
     #[command(flatten)]
     zone: Zone,
     #[command(flatten)]
@@ -206,29 +206,74 @@ pub(crate) fn lineage(args: &LineageArgs, out: &mut impl Write) -> Result<(), Tr
 struct Said {
     run: RunId,
     from: u64,
-    limit: usize,
+    limit: Option<u64>,
 }
 
+/// How many events people see if they do not say: as many as they may want to go through.
+const EVENTS_SHOWN: u64 = 1_000;
+
+/// Up to the last event that there is when it is asked for, or as many as the limit says: a run that goes on would have no end.
 fn print_events(home: &HomeArgs, said: &Said, zone: Zone, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let limit = said.limit.unwrap_or(if json { u64::MAX } else { EVENTS_SHOWN });
+    let (first, mut table) = (said.from.max(1), Table::new(&["SEQ", "TIME", "TYPE", "PAYLOAD"]));
+    let (mut from, mut last) = (first, None);
+    loop {
+        let until = last.map_or(u64::MAX, |last: u64| last.saturating_add(1)).min(first.saturating_add(limit));
+        let (run, events) = read_events(home, said.run, from, until.saturating_sub(from), json, out)?;
+        let last = *last.get_or_insert(run.events);
+        if events.is_empty() && json {
+            return Ok(());
+        }
+        if events.is_empty() {
+            table.print(&none_shown(first, last), out)?;
+            return if from <= last { Ok(writeln!(out, "there are more: --from {from}")?) } else { Ok(()) };
+        }
+        from += events.len() as u64;
+        for event in &events {
+            match json {
+                true => writeln!(out, "{event}")?,
+                false => table.add(event_cells(event, zone)),
+            }
+        }
+    }
+}
+
+/// A run, and a page of what it said, which has as many events at most.
+fn read_events(
+    home: &HomeArgs,
+    run: RunId,
+    from: u64,
+    most: u64,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(Run, Vec<Value>), Trouble> {
+    let most = usize::try_from(most).unwrap_or(PAGE_ROWS).min(PAGE_ROWS);
     let read = |look: &Look<'_>| {
-        some(look.run(said.run).and_then(|run| {
-            let events = look.events(run.id, said.from, said.limit)?;
+        some(look.run(run).and_then(|run| {
+            let events = look.events(run.id, from, most)?;
+            let events = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<_>>()?;
             let is_removed = look.removed(run.id)?.events;
             Ok((run, events, is_removed))
         }))
     };
-    let (run, events, is_removed) = found(said.run, json, look(home, read)?.flatten(), out)?;
-    if is_removed {
-        return Err(acts::events_removed(run.id, json, out));
+    match found(run, json, look(home, read)?.flatten(), out)? {
+        (run, _, true) => Err(acts::events_removed(run.id, json, out)),
+        (run, events, false) => Ok((run, events)),
     }
-    let values = events.iter().map(|event| event.to_json(&run)).collect::<runtime::Result<Vec<_>>>();
-    let values = values.map_err(|error| Trouble::Wrong(error.to_string()))?;
-    let cells = |value: &Value| {
-        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        vec![value["seq"].to_string(), zone.text(&text("ts")), text("type"), short(&value["payload"].to_string(), 100)]
-    };
-    let rows = values.iter().map(|value| (value.clone(), cells(value)));
-    list(rows, json, &["SEQ", "TIME", "TYPE", "PAYLOAD"], "it has said nothing", out)
+}
+
+/// Why people see no event from this number on, of so many.
+fn none_shown(from: u64, last: u64) -> String {
+    match last {
+        0 => "it has said nothing".to_owned(),
+        _ if from > last => format!("it has said nothing from {from} on: its events are 1 to {last}"),
+        _ => "none are shown".to_owned(),
+    }
+}
+
+fn event_cells(event: &Value, zone: Zone) -> Vec<String> {
+    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    vec![event["seq"].to_string(), zone.text(&text("ts")), text("type"), short(&event["payload"].to_string(), 100)]
 }
 
 fn print_lineage(home: &HomeArgs, run: RunId, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
@@ -351,6 +396,15 @@ fn branches<'a>(top: &'a Run, depth: usize, under: &'a [Run]) -> Vec<(&'a Run, u
 /// What stands before the run that was asked for.
 fn mark(run: &Run, asked: RunId) -> &'static str {
     if run.id == asked { "* " } else { "" }
+}
+
+/// What a log event says, with its fields if it has some: `derived work was not made (target=mail, reason=too deep)`.
+fn log_words(payload: &Value) -> String {
+    let message = payload["message"].as_str().unwrap_or_default();
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let fields = payload["fields"].as_object().into_iter().flatten();
+    let fields: Vec<String> = fields.map(|(name, value)| format!("{name}={}", word(value))).collect();
+    if fields.is_empty() { message.to_owned() } else { format!("{message} ({})", fields.join(", ")) }
 }
 
 /// What a tree comes to by its policy, and how many of its runs stand where.

@@ -9,7 +9,7 @@ use kauri::runtime::{self, Look};
 use kauri::wire::RunId;
 use serde_json::{Value, json};
 
-use super::{branch, branches, mark, to_json, tree_words};
+use super::{branch, branches, log_words, mark, to_json, tree_words};
 use crate::cli::Trouble;
 use crate::cli::table::{Zone, plain, short};
 
@@ -29,7 +29,8 @@ pub(super) struct Report {
     /// The runs of the same job, in the order of their attempts.
     attempts: Vec<Run>,
     counts: BTreeMap<String, u64>,
-    log: VecDeque<String>,
+    /// What the last log events say.
+    log: VecDeque<Value>,
     artifacts: Vec<Value>,
     error: Option<Value>,
     /// The whole tree, if the run's job has derived work.
@@ -87,7 +88,7 @@ impl Report {
         *self.counts.entry(kind.to_owned()).or_default() += 1;
         match kind {
             "log" => {
-                self.log.push_back(payload["message"].as_str().unwrap_or_default().to_owned());
+                self.log.push_back(payload.clone());
                 if self.log.len() > LOG_LINES {
                     self.log.pop_front();
                 }
@@ -106,7 +107,7 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
             "attempts": report.attempts.iter().map(to_json).collect::<Vec<_>>(),
             "events": report.counts,
             "artifacts": report.artifacts,
-            "log": report.log,
+            "log": report.log.iter().map(|said| said["message"].as_str().unwrap_or_default()).collect::<Vec<_>>(),
             "error": report.error,
             "tree": report.tree_json(),
             "script": report.script.as_ref().map(script_json),
@@ -159,7 +160,7 @@ pub(super) fn print(report: &Report, zone: Zone, json: bool, out: &mut impl Writ
     }
     if !report.log.is_empty() {
         writeln!(out, "\nlast of the log")?;
-        report.log.iter().try_for_each(|line| writeln!(out, "  {}", plain(&short(line, 200))))?;
+        report.log.iter().try_for_each(|said| writeln!(out, "  {}", plain(&short(&log_words(said), 200))))?;
     }
     Ok(())
 }

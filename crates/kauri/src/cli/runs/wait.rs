@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use kauri::control::{AskError, ended_json};
+use kauri::control::{AskError, Code, Fault, ended_json};
 use kauri::runtime::Look;
 use kauri::wire::RunId;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) struct WaitArgs {
 
 pub(super) fn wait(home: &HomeArgs, args: &WaitArgs, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
     if let Some(client) = connect(&there(home)?)? {
-        let told = Told { most: args.timeout, zone: args.zone, json };
+        let told = Told { most: args.timeout, zone: args.zone, json, missing: None };
         return wait_for(&mut Reach::Instance(client), &args.run.to_string(), &told, out);
     }
     let read = |look: &Look<'_>| some(ended_json(look, args.run));
@@ -60,18 +60,20 @@ pub(crate) struct Told {
     pub(crate) most: Option<Duration>,
     pub(crate) zone: Zone,
     pub(crate) json: bool,
+    /// What it means if there is no such run, where more is known than that.
+    pub(crate) missing: Option<String>,
 }
 
 /// Waits for the job of a run, and tells how it ended.
 pub(crate) fn wait_for(reach: &mut Reach, run: &str, told: &Told, out: &mut impl Write) -> Result<(), Trouble> {
-    let Told { most, zone, json } = *told;
+    let &Told { most, zone, json, ref missing } = told;
     let began = Instant::now();
     loop {
         let left = most.map_or(PATIENCE, |most| most.saturating_sub(began.elapsed()).min(PATIENCE));
         let found = match reach.ask("wait", &json!({ "run_id": run }), left) {
             Ok(found) => found,
             Err(AskError::Gone(_)) => return Err(gone()),
-            Err(error) => return Err(said(error, json, out)),
+            Err(error) => return Err(said(explained(error, missing.as_deref()), json, out)),
         };
         if found["over"] == true {
             return ended(&found, zone, json, out);
@@ -83,6 +85,16 @@ pub(crate) fn wait_for(reach: &mut Reach, run: &str, told: &Told, out: &mut impl
             note(&format!("it has not ended yet: {}", standing(&found)));
             return Err(Trouble::No);
         }
+    }
+}
+
+/// That there is no such run, in words that say more.
+fn explained(error: AskError, missing: Option<&str>) -> AskError {
+    match (error, missing) {
+        (AskError::Fault(fault), Some(words)) if fault.code == Code::NotFound => {
+            AskError::Fault(Fault::new(fault.code, words))
+        }
+        (error, _) => error,
     }
 }
 
