@@ -133,12 +133,13 @@ pub enum Exit {
     /// The first job alone.
     #[default]
     Root,
-    /// Every job of the tree.
+    /// Every job of the tree. Those that failed, and those above them, are kept as long as the first, whatever their classes say.
     All,
 }
 
 /// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. A job goes as
-/// a whole, and is as old as its latest run.
+/// a whole, and is as old as its latest run. It stays while somebody needs it: as long as work derived from it goes on, and as long as the first
+/// job of its tree if that failed through it, where [every job counts](Exit::All).
 ///
 /// ```
 /// use std::time::Duration;

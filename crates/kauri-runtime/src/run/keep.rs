@@ -6,7 +6,8 @@
 //! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collector`].
 //!
 //! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
-//! job of their tree when they ask for more, and are cancelled through those above them.
+//! job of their tree when they ask for more, and are cancelled through those above them. One through which a tree has failed stays as long
+//! as the first job of that tree, if every job of it counts: what became of a tree is the same as long as somebody can ask.
 //!
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
@@ -17,7 +18,7 @@ use std::fmt;
 use kauri_wire::{InboxKey, Key, RunId, Timestamp, WorkerId};
 
 use super::artifact::Digest;
-use super::class::{Class, Keep, Limits};
+use super::class::{Class, Exit, Keep, Limits};
 use super::event;
 use super::files::{Files, KeptFile};
 use super::ids;
@@ -321,7 +322,7 @@ impl Sweep<'_> {
         let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
             None => Found::Held,
             Some(job) if job.latest != run.id => Found::Attempt,
-            Some(job) if is_open_below(view, &job, &run)? => Found::Held,
+            Some(job) if is_open_below(view, &job, &run)? || has_failed_tree(view, &job, &run)? => Found::Held,
             Some(job) => Found::Job(Box::new(job), why),
         };
         Ok(Some((key.into(), found)))
@@ -568,9 +569,35 @@ fn number_in(key: &[u8]) -> u64 {
     number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+/// Whether a tree in which every job counts has failed through this one, whose latest run this is, or through one under it: what became of
+/// the tree is seen by going down through its jobs, and without these it would be a success.
+fn has_failed_tree(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    if latest.root == job.first {
+        return Ok(false);
+    }
+    let Some(root) = make::find_run(view, latest.root)? else { return Ok(false) };
+    let exit = make::find_class(view, &root.class)?.map(|found| found.class.fan_out.exit);
+    Ok(exit == Some(Exit::All) && (has_failed(job) || is_some_under(view, job.first, |run| is_failure(view, run))?))
+}
+
+fn has_failed(job: &Job) -> bool {
+    job.outcome.is_some_and(|outcome| !outcome.is_success())
+}
+
+/// Whether a run failed and none that followed it did better.
+fn is_failure(view: &View<'_>, run: &Run) -> Result<bool> {
+    if run.outcome().is_none_or(|outcome| outcome.is_success()) {
+        return Ok(false);
+    }
+    Ok(make::find_job(view, &run.job)?.is_some_and(|job| has_failed(&job)))
+}
+
 /// Whether work that was derived from a job, whose latest run this is, has not ended.
 fn is_open_below(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
-    if latest.root == job.first { is_open_in_tree(view, job.first) } else { is_open_under(view, job.first) }
+    match latest.root == job.first {
+        true => is_open_in_tree(view, job.first),
+        false => is_some_under(view, job.first, |run| Ok(run.outcome().is_none())),
+    }
 }
 
 /// The same of a tree as a whole. All derived work of it has a mark, whatever is gone of those between.
@@ -593,13 +620,13 @@ fn is_open_in_tree(view: &View<'_>, root: RunId) -> Result<bool> {
     Ok(false)
 }
 
-/// The same of what is under a run, its retries included.
-fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
+/// Whether this is so of a run that is under another, retries included.
+fn is_some_under(view: &View<'_>, run: RunId, is_so: impl Fn(&Run) -> Result<bool>) -> Result<bool> {
     let mut above = vec![run];
     while let Some(run) = above.pop() {
         for key in make::marked(view, &index::children(run), usize::MAX)? {
             let Some(run) = make::find_run(view, index::last_run(&key)?)? else { continue };
-            if run.outcome().is_none() {
+            if is_so(&run)? {
                 return Ok(true);
             }
             above.push(run.id);
