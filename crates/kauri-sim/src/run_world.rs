@@ -625,6 +625,16 @@ impl Running {
                 return Err(format!("{count} marks `{}` are left in the index of runs", char::from(tag)));
             }
         }
+        // Of whoever ended without having heard of a job that it waited for, a mark stays as long as that job.
+        let mut told = rows.scan(&index, KeyRange { from: b"b", until: Some(b"c") }).map_err(words)?;
+        while let Some((key, _)) = told.next().map_err(words)? {
+            let job = key[1..].split(|byte| *byte == 0).next().unwrap_or_default();
+            let job = JobId::new(String::from_utf8_lossy(job)).map_err(words)?;
+            runtime
+                .runs()
+                .job(&job)
+                .map_err(|_| format!("a mark says that job {job} was waited for, which is gone"))?;
+        }
         match rows.count(&"signals".into(), KeyRange::ALL).map_err(words)? {
             0 => Ok(()),
             count => Err(format!("{count} signals are left")),

@@ -138,8 +138,8 @@ pub enum Exit {
 }
 
 /// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. A job goes as
-/// a whole, and is as old as its latest run. It stays while somebody needs it: as long as work derived from it goes on, and as long as the first
-/// job of its tree if that failed through it, where [every job counts](Exit::All).
+/// a whole, and is as old as its latest run. It stays while somebody needs it: until all that wait for it know how it ended, until work
+/// derived from it has ended, and as long as the first job of its tree if that failed through it, where [every job counts](Exit::All).
 ///
 /// ```
 /// use std::time::Duration;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType};
-use kauri_wire::{Flags, InboxKey, Key, Timestamp};
+use kauri_wire::{Flags, InboxKey, JobId, Key, Timestamp};
 
 use super::action::DECIDED;
 use super::drive::Ahead;
@@ -377,6 +377,12 @@ pub(super) fn record(
     Ok(step::record(block, run, &step)?)
 }
 
+/// Stages that a run records how a job ended that it waits for.
+pub(super) fn record_end(block: &mut Atomic<'_>, run: &mut Run, job: &JobId, outcome: Outcome) -> Result<(), Halt> {
+    seal::hear(block, run.id, job)?;
+    record(block, run, StepKind::Job, job.as_str(), &[outcome.code()])
+}
+
 /// The last that a driver says of a run.
 #[derive(Debug)]
 pub(super) enum LastWord {
@@ -455,7 +461,11 @@ fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), 
             }
         }
         Park::Job(job) => match make::job(block, job)?.outcome {
-            Some(_) => make::wake(block, run)?,
+            // It is recorded here, and not when the run goes on: until then the job may be swept away.
+            Some(outcome) => {
+                record_end(block, run, job, outcome)?;
+                make::wake(block, run)?;
+            }
             None => {
                 mark(block, &index::waiter(job, run.id))?;
                 yield_gate(block, run)?;

@@ -5,9 +5,10 @@
 //! crash, leaves of a job is swept next time: the first commit marks the job as leaving, and the last removes the mark with its row. A job
 //! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collector`].
 //!
-//! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
-//! job of their tree when they ask for more, and are cancelled through those above them. One through which a tree has failed stays as long
-//! as the first job of that tree, if every job of it counts: what became of a tree is the same as long as somebody can ask.
+//! How old a job is, its latest run says. One that others wait for stays until they know how it ended. One that others were derived from
+//! stays until all of them have ended: they look at the first job of their tree when they ask for more, and are cancelled through those above
+//! them. One through which a tree has failed stays as long as the first job of that tree, if every job of it counts: what became of a tree is
+//! the same as long as somebody can ask.
 //!
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
@@ -322,7 +323,7 @@ impl Sweep<'_> {
         let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
             None => Found::Held,
             Some(job) if job.latest != run.id => Found::Attempt,
-            Some(job) if is_open_below(view, &job, &run)? || has_failed_tree(view, &job, &run)? => Found::Held,
+            Some(job) if is_needed(view, &job, &run)? => Found::Held,
             Some(job) => Found::Job(Box::new(job), why),
         };
         Ok(Some((key.into(), found)))
@@ -498,7 +499,9 @@ impl Part {
                 part.artifacts += 1;
             }
         }
-        part.add_marks(view, &index::derived_of(job.first), most)?;
+        for marks in [index::derived_of(job.first), index::waiters(&job.id), index::all_told(&job.id)] {
+            part.add_marks(view, &marks, most)?;
+        }
         if part.cut < most {
             part.add_ends(view, job, &runs, beside)?;
         }
@@ -567,6 +570,25 @@ impl Part {
 fn number_in(key: &[u8]) -> u64 {
     let number = key.get(RunId::BYTES..).unwrap_or_default();
     number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Whether a job, whose latest run this is, cannot go although it is not kept.
+fn is_needed(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    Ok(is_awaited(view, job)? || is_open_below(view, job, latest)? || has_failed_tree(view, job, latest)?)
+}
+
+/// Whether a run that waits for a job has yet to hear how it ended.
+fn is_awaited(view: &View<'_>, job: &Job) -> Result<bool> {
+    if make::count_marked(view, &index::waiters(&job.id))? > 0 {
+        return Ok(true);
+    }
+    for key in make::marked(view, &index::all_told(&job.id), usize::MAX)? {
+        // Those that have ended meanwhile wait for nothing.
+        if make::find_run(view, index::last_run(&key)?)?.is_some_and(|run| run.outcome().is_none()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a tree in which every job counts has failed through this one, whose latest run this is, or through one under it: what became of

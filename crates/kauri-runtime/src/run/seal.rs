@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kauri_wire::run::{Event, EventType};
-use kauri_wire::{RunId, Timestamp};
+use kauri_wire::{JobId, RunId, Timestamp};
 
 use super::class::ClassRow;
 use super::event;
@@ -195,33 +195,48 @@ pub(super) fn tell_waiters(block: &mut Atomic<'_>, job: &Job, run: &Run) -> Resu
     for key in &waiting {
         unmark(block, key)?;
         if let Some(waiter) = make::find_run(block, index::last_run(key)?)? {
-            tell(block, &waiter, outcome)?;
+            tell(block, &waiter, &job.id, outcome)?;
         }
     }
     if waiting.len() == TOLD_MAX { make::wake(block, run) } else { Ok(()) }
 }
 
-/// Stages that a run hears of the end of a job that it waits for.
-fn tell(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
+/// Stages that a run hears of the end of a job that it waits for. Until it has recorded that, the job stays: see [`hear`].
+fn tell(block: &mut Atomic<'_>, waiter: &Run, ended: &JobId, outcome: Outcome) -> Result<()> {
     match waiter.state {
-        State::Parked => make::wake(block, waiter),
-        State::Pending => {
-            let mut job = make::job(block, &waiter.job)?;
-            job.waiting = job.waiting.saturating_sub(1);
-            job.is_hurt |= !outcome.is_success();
-            stage_job(block, &job)?;
-            let is_doomed = is_doomed(&job);
-            match job.at {
-                _ if job.waiting > 0 && !is_doomed => Ok(()),
-                Some(at) if at > block.now().wall && !is_doomed => {
-                    let message = make::wake_message(block, waiter)?;
-                    block.arm(at, &message)
-                }
-                _ => make::wake(block, waiter),
-            }
+        State::Pending => tell_pending(block, waiter, outcome),
+        State::Parked => {
+            mark(block, &index::told(ended, waiter.id))?;
+            make::wake(block, waiter)
         }
-        State::Running | State::Sealed(_) => Ok(()),
+        // Something else has woken it, and it may be about to wait for the job again.
+        State::Running => mark(block, &index::told(ended, waiter.id)),
+        State::Sealed(_) => Ok(()),
     }
+}
+
+/// The same of a run that has not begun: it is sent if it waits for nothing else.
+fn tell_pending(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
+    let mut job = make::job(block, &waiter.job)?;
+    job.waiting = job.waiting.saturating_sub(1);
+    job.is_hurt |= !outcome.is_success();
+    stage_job(block, &job)?;
+    let is_doomed = is_doomed(&job);
+    match job.at {
+        _ if job.waiting > 0 && !is_doomed => Ok(()),
+        Some(at) if at > block.now().wall && !is_doomed => {
+            let message = make::wake_message(block, waiter)?;
+            block.arm(at, &message)
+        }
+        _ => make::wake(block, waiter),
+    }
+}
+
+/// Stages that a run which waited for the end of a job knows of it, so that the job may go.
+pub(super) fn hear(block: &mut Atomic<'_>, run: RunId, ended: &JobId) -> Result<()> {
+    // One of very many has not been told, and need not be any more.
+    unmark(block, &index::waiter(ended, run))?;
+    unmark(block, &index::told(ended, run))
 }
 
 /// Whether the job need not wait for others any more, because one of them failed.

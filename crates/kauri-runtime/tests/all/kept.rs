@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use kauri_runtime::run::{Class, Ending, Enqueued, Exit, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs};
-use kauri_runtime::{Failure, Policy, Worker};
+use kauri_runtime::run::{
+    Class, Ending, Enqueued, Exit, FanOut, Halt, Keep, LiveRun, OnFailed, Outcome, Retry, RunFault, Runs, State,
+    Submission,
+};
+use kauri_runtime::substrate::KeyRange;
+use kauri_runtime::{Error, Failure, Policy, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::{RunId, WorkerId};
 
@@ -33,6 +37,16 @@ fn others(setup: &Setup, drive: impl FnMut(&mut LiveRun) -> Result<Ending, Halt>
 
 fn sweep_all(runs: &Runs) {
     while runs.sweep(1000).unwrap().rows > 0 {}
+}
+
+/// How many marks of a kind the index of runs has.
+fn marks(setup: &Setup, tag: u8) -> u64 {
+    let rows = setup.runtime.substrate().snapshot().unwrap();
+    rows.count(&"run_index".into(), KeyRange { from: &[tag], until: Some(&[tag + 1]) }).unwrap()
+}
+
+fn outcome(runs: &Runs, run: RunId) -> Option<Outcome> {
+    runs.run(run).unwrap().outcome()
 }
 
 /// Asks in a step for work of a class, which is the same each time.
@@ -76,4 +90,100 @@ fn job_through_which_a_tree_failed_stays_as_long_as_its_first_job_if_all_of_them
         sweep_all(&runs);
         assert!(runs.list(None, 10).unwrap().is_empty());
     }
+}
+
+#[test]
+fn job_stays_until_whoever_waits_for_it_has_heard_how_it_ended() {
+    for is_cancelled in [false, true] {
+        let (setup, runs) = setup_with(&single(CREW));
+        runs.define("awaited", &fleeting(OTHERS)).unwrap();
+        let awaited = runs.submit(&Submission::new("awaited", "")).unwrap().job;
+        let waits = submit(&runs).run;
+        let job = awaited.clone();
+        let mut worker = crew(&setup, move |live| {
+            live.wait_for_job(&job)?;
+            well(live)
+        });
+        worker.drain().unwrap();
+        others(&setup, well).drain().unwrap();
+        sweep_all(&runs);
+        assert_eq!(runs.run(waits).unwrap().state, State::Parked, "it has not gone on yet");
+        if is_cancelled {
+            runs.cancel(waits).unwrap();
+        }
+        worker.drain().unwrap();
+        assert_eq!(outcome(&runs, waits), Some(if is_cancelled { Outcome::Cancelled } else { DONE }));
+        sweep_all(&runs);
+        assert!(matches!(runs.job(&awaited), Err(Error::Run(RunFault::NoJob(_)))), "it need not stay any more");
+        assert_eq!((marks(&setup, b'w'), marks(&setup, b'b')), (0, 0));
+    }
+}
+
+#[test]
+fn job_that_ends_while_whoever_waits_for_it_was_woken_by_something_else_stays_until_that_has_looked() {
+    let time_max = Some(Duration::from_secs(10));
+    let (setup, runs) = setup_with(&Class { time_max, ..single(CREW) });
+    runs.define("awaited", &fleeting(OTHERS)).unwrap();
+    let job = runs.submit(&Submission::new("awaited", "")).unwrap().job;
+    let waits = submit(&runs).run;
+    let (inside, mut ends, mut begun) = (runs.clone(), others(&setup, well), 0);
+    let mut worker = crew(&setup, move |live| {
+        begun += 1;
+        if begun == 2 {
+            ends.drain().unwrap();
+            sweep_all(&inside);
+        }
+        live.wait_for_job(&job)?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    // Its time would have been over, and it has more.
+    runs.define("work", &single(CREW)).unwrap();
+    setup.advance(10_000);
+    worker.drain().unwrap();
+    assert_eq!(outcome(&runs, waits), Some(DONE));
+    assert_eq!((marks(&setup, b'w'), marks(&setup, b'b')), (0, 0));
+}
+
+#[test]
+fn job_that_ends_just_before_a_run_waits_for_it_is_heard_of_although_it_goes_before_that_goes_on() {
+    let (setup, runs) = setup_with(&single(CREW));
+    runs.define("awaited", &fleeting(OTHERS)).unwrap();
+    let awaited = runs.submit(&Submission::new("awaited", "")).unwrap().job;
+    let waits = submit(&runs).run;
+    let (job, mut ends) = (awaited.clone(), others(&setup, well));
+    let mut worker = crew(&setup, move |live| {
+        let outcome = live.wait_for_job(&job);
+        ends.drain().unwrap();
+        assert_eq!(outcome?, DONE);
+        well(live)
+    });
+    worker.set_policy(Policy { batch_messages_max: 1, ..Policy::default() });
+    worker.tick().unwrap();
+    assert_eq!(runs.run(waits).unwrap().state, State::Parked);
+    sweep_all(&runs);
+    assert!(runs.job(&awaited).is_err());
+    worker.drain().unwrap();
+    assert_eq!(outcome(&runs, waits), Some(DONE));
+}
+
+#[test]
+fn job_stays_until_all_of_thousands_that_wait_for_it_were_told() {
+    let (setup, runs) = setup_with(&fleeting(CREW));
+    runs.define("next", &single(OTHERS)).unwrap();
+    let first = submit(&runs).job;
+    for _ in 0..3 {
+        let next = Submission::new("next", "").after(first.clone()).on_failed(OnFailed::Continue);
+        runs.submit_all(&vec![next; 500]).unwrap();
+    }
+    let mut worker = crew(&setup, well);
+    worker.set_policy(Policy { batch_messages_max: 1, ..Policy::default() });
+    worker.tick().unwrap();
+    assert_eq!((runs.job(&first).unwrap().outcome, marks(&setup, b'w')), (Some(DONE), 500));
+    sweep_all(&runs);
+    worker.drain().unwrap();
+    others(&setup, well).drain().unwrap();
+    assert!(runs.list(None, 2000).unwrap().iter().all(|run| run.outcome() == Some(DONE)));
+    sweep_all(&runs);
+    assert!(runs.job(&first).is_err());
 }
