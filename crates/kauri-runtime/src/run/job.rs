@@ -271,7 +271,8 @@ impl Submission {
         self
     }
 
-    /// Not wanted any more once this moment has come: whatever has not ended then is timed out.
+    /// Not wanted any more once this moment has come: whatever has not ended then is timed out. Whoever retries it afterwards wants it all
+    /// the same, however long it takes.
     pub fn deadline(mut self, moment: Timestamp) -> Self {
         self.deadline = Some(moment);
         self

@@ -143,8 +143,9 @@ pub(super) fn follow(
     job.latest = id;
     job.attempts = job.attempts.saturating_add(1);
     job.outcome = None;
-    // Whoever runs it again says when.
+    // Whoever runs it again says when. None follows by itself once the deadline has come: so it was asked for in spite of it.
     job.at = None;
+    job.deadline = job.deadline.filter(|deadline| now < *deadline);
     await_others(block, &mut job, id)?;
     stage_job(block, &job)?;
     make::dispatch(block, &run, &job, due)?;

@@ -225,6 +225,34 @@ fn gate_is_open_to_others_while_the_class_of_the_one_that_was_called_is_paused()
     assert_eq!(take(&ran), ["paused"]);
 }
 
+#[test]
+fn job_that_is_retried_after_its_deadline_has_none_any_more() {
+    type Again = fn(&Runs, RunId) -> Result<Run>;
+    let ways: [Again; 2] = [|runs, run| runs.retry(run), |runs, run| runs.retry_from(run, "begin", None)];
+    for (is_over, again) in [(true, ways[0]), (true, ways[1]), (false, ways[0]), (false, ways[1])] {
+        let (setup, runs) = setup();
+        let deadline = Timestamp(setup.runtime.now().wall.0 + 1000);
+        let job = runs.submit(&work("").deadline(deadline)).unwrap();
+        let mut worker = crew(&setup, |live: &mut LiveRun| {
+            live.step("begin", |_| Ok(Vec::new()))?;
+            live.wait_for_signal("go").and_then(|_| well(live))
+        });
+        worker.drain().unwrap();
+        if is_over {
+            setup.advance(1000);
+            worker.drain().unwrap();
+        }
+        runs.cancel(job.run).unwrap();
+        assert_eq!(outcome(&runs, job.run), Some(if is_over { Outcome::TimedOut } else { Outcome::Cancelled }));
+        let next = again(&runs, job.run).unwrap().id;
+        worker.drain().unwrap();
+        assert_eq!(runs.run(next).unwrap().state, State::Parked);
+        setup.advance(1000);
+        worker.drain().unwrap();
+        assert_eq!(outcome(&runs, next), if is_over { None } else { Some(Outcome::TimedOut) }, "{is_over}");
+    }
+}
+
 /// Derived work that gave up its place to wait, came back to the gate, and was out of time there, leaves no trace before it.
 #[test]
 fn gate_is_open_to_others_after_a_run_that_stood_before_it_was_out_of_time() {
