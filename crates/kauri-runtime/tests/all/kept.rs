@@ -187,3 +187,17 @@ fn job_stays_until_all_of_thousands_that_wait_for_it_were_told() {
     sweep_all(&runs);
     assert!(runs.job(&first).is_err());
 }
+
+#[test]
+fn one_sweep_frees_all_keys_whose_time_is_over_that_it_may() {
+    const DAY: Duration = Duration::from_hours(24);
+    let (setup, runs) = setup_with(&fleeting(CREW));
+    let jobs: Vec<_> = (0..700).map(|key| Submission::new("work", "").once_within(key.to_string(), DAY)).collect();
+    runs.submit_all(&jobs).unwrap();
+    crew(&setup, well).drain().unwrap();
+    sweep_all(&runs);
+    setup.advance(24 * 3_600_000);
+    let some = runs.sweep(600).unwrap().rows;
+    assert!((600..=601).contains(&some), "{some}");
+    assert_eq!(runs.sweep(4096).unwrap().rows, 1400 - some, "of each key two rows");
+}
