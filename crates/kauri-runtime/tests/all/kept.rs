@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, Exit, FanOut, Halt, Keep, LiveRun, OnFailed, Outcome, Retry, RunFault, Runs, State,
-    Submission,
+    Class, Ending, Enqueued, EventSink, Exit, FanOut, Halt, Keep, Limits, LiveRun, OnFailed, Outcome, Retry, RunFault,
+    Runs, State, Submission,
 };
 use kauri_runtime::substrate::KeyRange;
 use kauri_runtime::{Error, Failure, Policy, Worker};
 use kauri_wire::pack::MapBuf;
 use kauri_wire::{RunId, WorkerId};
 
-use crate::runs::{CREW, crew, setup_with, submit, well};
+use crate::runs::{CREW, crew, log, setup_with, submit, well};
 use crate::setup::Setup;
 
 const OTHERS: WorkerId = WorkerId(77);
@@ -200,4 +200,30 @@ fn one_sweep_frees_all_keys_whose_time_is_over_that_it_may() {
     let some = runs.sweep(600).unwrap().rows;
     assert!((600..=601).contains(&some), "{some}");
     assert_eq!(runs.sweep(4096).unwrap().rows, 1400 - some, "of each key two rows");
+}
+
+#[test]
+fn events_go_also_of_runs_that_ended_after_the_clock_was_set_back() {
+    let keep = Keep { events: Limits { count: Some(1), ..Limits::default() }, ..Keep::default() };
+    let (setup, runs) = setup_with(&Class { keep, ..single(CREW) });
+    let mut worker = crew(&setup, |live| {
+        live.append(&[log("a line")])?;
+        well(live)
+    });
+    let has_events = |runs: &Runs| {
+        let all = runs.list(None, 100).unwrap();
+        all.iter().filter(|run| !runs.removed(run.id).unwrap().events).map(|run| run.id).collect::<Vec<_>>()
+    };
+    let mut last = None;
+    for jump in [3_600_000, -60_000, 120_000] {
+        setup.clock.jump(jump);
+        for _ in 0..5 {
+            last = Some(submit(&runs).run);
+            worker.drain().unwrap();
+            setup.advance(10);
+        }
+        sweep_all(&runs);
+        assert_eq!(has_events(&runs).len(), 1, "after {jump} ms");
+    }
+    assert_eq!(has_events(&runs), Vec::from_iter(last));
 }
