@@ -299,10 +299,8 @@ pub(super) fn admit(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassR
     }
     if class.is_paused {
         mark(block, &index::paused(&run.class, run.id))?;
-        // It may have been called, and others before the same gate may be of another class.
-        if let Some((gate, limit)) = job.gate {
-            call_next(block, gate, limit)?;
-        }
+        // It may have been called, or have passed with the run before it; and others before the same gate may be of another class.
+        leave_gate(block, job, run.id)?;
         return Ok(Admission::Later);
     }
     Ok(if pass_gate(block, job, run.id)? { Admission::Go } else { Admission::Later })

@@ -226,6 +226,26 @@ fn gate_is_open_to_others_while_the_class_of_the_one_that_was_called_is_paused()
 }
 
 #[test]
+fn retry_of_a_paused_class_keeps_nobody_from_its_gate() {
+    let retry = Retry { pause: Duration::from_secs(1), ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { retry, ..Class::new(CREW) });
+    runs.define("other", &Class::new(CREW)).unwrap();
+    runs.submit(&work("bad").one_at_a_time("k")).unwrap();
+    let (mut worker, ran) = scribes(&setup);
+    worker.drain().unwrap();
+    runs.pause("work").unwrap();
+    runs.submit(&Submission::new("other", "free").one_at_a_time("k")).unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["bad"], "the other will be tried again, and is first");
+    setup.advance(1000);
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["free"]);
+    runs.resume("work").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["bad"]);
+}
+
+#[test]
 fn job_that_is_retried_after_its_deadline_has_none_any_more() {
     type Again = fn(&Runs, RunId) -> Result<Run>;
     let ways: [Again; 2] = [|runs, run| runs.retry(run), |runs, run| runs.retry_from(run, "begin", None)];
