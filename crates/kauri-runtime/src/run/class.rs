@@ -115,7 +115,7 @@ pub struct FanOut {
     pub depth_max: u32,
     /// How many derived jobs there may be in all: 1000.
     pub runs_max: u32,
-    /// How many of them may be under way at a time: 1.
+    /// How many of them may be under way at a time: 1. One that waits, for a moment, a signal, a job or its next attempt, is not.
     pub parallel: u32,
     /// What the outcome of the whole depends on: the first job.
     pub exit: Exit,

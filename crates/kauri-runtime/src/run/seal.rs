@@ -101,6 +101,7 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
             // Where it stands in the queue of a gate nobody is to call it; and if it was just called, somebody else is.
             if let Some((gate, limit)) = job.gate {
                 unmark(block, &gate.queued(run.id))?;
+                yield_gate(block, &job, run)?;
                 call_next(block, gate, limit)?;
             }
             follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
@@ -254,6 +255,27 @@ pub(super) fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Resul
     call_next(block, gate, limit)
 }
 
+/// Stages that derived work is not under way while it waits, for whatever: others of its tree may pass meanwhile. A job with a concurrency
+/// key keeps its place, so that those of one key are done one after the other. Whoever calls calls the next.
+fn yield_gate(block: &mut Atomic<'_>, job: &Job, run: &Run) -> Result<()> {
+    match job.gate {
+        Some((gate, _)) if gate == Gate::of_tree(run.root) => unmark(block, &gate.passed(job.first)),
+        _ => Ok(()),
+    }
+}
+
+/// Stages that a run which has begun waits, and keeps no others from its gate if it is derived work.
+pub(super) fn step_aside(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    // The first of a tree stands before no gate of it.
+    if run.depth == 0 {
+        return Ok(());
+    }
+    let job = make::job(block, &run.job)?;
+    let Some((gate, limit)) = job.gate else { return Ok(()) };
+    yield_gate(block, &job, run)?;
+    call_next(block, gate, limit)
+}
+
 /// Stages that the next run before a gate is called, if it may pass.
 fn call_next(block: &mut Atomic<'_>, gate: Gate, limit: u32) -> Result<()> {
     if count_marked(block, &gate.all_passed())? >= u64::from(limit.max(1)) {
@@ -317,6 +339,8 @@ pub(super) fn pass_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result
         mark(block, &gate.queued(run))?;
         return Ok(false);
     }
+    // It may have been sent by something else than the gate, where it waits too; to call it there would be to call nobody.
+    unmark(block, &gate.queued(run))?;
     mark(block, &passed)?;
     Ok(true)
 }

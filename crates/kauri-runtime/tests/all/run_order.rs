@@ -273,6 +273,41 @@ fn job_that_is_retried_after_its_deadline_has_none_any_more() {
     }
 }
 
+/// Of derived work only one may be under way at a time. What waits is not, whatever it waits for.
+#[test]
+fn derived_work_that_waits_lets_others_of_its_tree_pass_and_passes_again_after_them() {
+    let fan_out = FanOut { depth_max: 1, parallel: 1, ..FanOut::default() };
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(60), ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { fan_out, retry, ..Class::new(CREW) });
+    let kinds = ["naps", "is told", "fails", "is fine"];
+    kinds.iter().for_each(|kind| runs.define(kind, &runs.class("work").unwrap().unwrap().0).unwrap());
+    let ran = Ran::default();
+    let own = Arc::clone(&ran);
+    let mut worker = crew(&setup, move |live: &mut LiveRun| {
+        let class = live.run().class.to_string();
+        own.lock().unwrap().push(class.clone());
+        match &*class {
+            "naps" => live.sleep_until("nap", Timestamp(live.now().wall.0 + 60_000))?,
+            "is told" => drop(live.wait_for_signal("go")?),
+            "fails" if live.run().attempt() == 1 => return Err(Halt::Failed("once".into())),
+            "work" => kinds.iter().zip(1..).try_for_each(|(kind, number)| ask(live, kind, number).map(drop))?,
+            _ => {}
+        }
+        well(live)
+    });
+    let root = runs.submit(&work("root")).unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["work", "naps", "is told", "fails", "is fine"]);
+    let told = runs.tree(root.run).unwrap().runs.iter().find(|run| &*run.class == "is told").unwrap().id;
+    runs.signal(told, "go", b"").unwrap();
+    setup.advance(60_000);
+    worker.drain().unwrap();
+    let mut again = take(&ran);
+    again.sort_unstable();
+    assert_eq!(again, ["fails", "is told", "naps"]);
+    assert!(runs.tree(root.run).unwrap().jobs().values().all(|run| run.outcome() == Some(DONE)));
+}
+
 /// Derived work that gave up its place to wait, came back to the gate, and was out of time there, leaves no trace before it.
 #[test]
 fn gate_is_open_to_others_after_a_run_that_stood_before_it_was_out_of_time() {
