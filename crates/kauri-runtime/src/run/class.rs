@@ -159,7 +159,8 @@ pub enum Exit {
 pub struct Keep {
     /// For how long after its end: for ever.
     pub time: Option<Duration>,
-    /// How many runs of the class: all.
+    /// How many runs of the class: all. A job goes if so many are left without its runs: so there may be more, and a job of many attempts
+    /// does not go for these.
     pub runs: Option<u64>,
     /// How many bytes they have together, with their events, steps, inputs, artifacts and files: any number.
     pub bytes: Option<u64>,

@@ -167,14 +167,16 @@ pub(super) struct Sweep<'a> {
     held: u64,
 }
 
-/// What there is to do about a run that is not kept.
+/// What there is to do about a run that has ended.
 enum Found {
     /// Its job goes.
     Job(Box<Job>, Passed),
     /// It goes with a later run of its job, if that is not kept.
     Attempt,
-    /// It cannot go yet.
-    Held,
+    /// It cannot go yet, nor so many runs of its job.
+    Held(u64),
+    /// It stays, and so does all that ended later.
+    Kept,
 }
 
 impl Runs {
@@ -300,33 +302,51 @@ impl Sweep<'_> {
                     self.parts(&job, swept)?;
                 }
                 Found::Attempt => {}
-                Found::Held => self.held += 1,
+                Found::Held(runs) => self.held += runs,
+                Found::Kept => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// The first run from this key on that is not kept, and what there is to do about it.
+    /// The first run from this key on, and what there is to do about it.
     fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Found)>> {
         let prefix = index::ended_of(self.name);
         let until = prefix_end(&prefix);
         let left = view.count(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
         let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
         let Some((key, _)) = scan.next()? else { return Ok(None) };
-        let Some(run) = make::find_run(view, index::last_run(key)?)? else {
-            return Ok(Some((key.into(), Found::Held)));
-        };
-        let ended = run.ended.unwrap_or(self.now);
-        let left = left.saturating_sub(self.held);
-        let limits = self.class.keep.of_runs();
-        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(None) };
-        let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
-            None => Found::Held,
-            Some(job) if job.latest != run.id => Found::Attempt,
-            Some(job) if is_needed(view, &job, &run)? => Found::Held,
-            Some(job) => Found::Job(Box::new(job), why),
+        let found = match make::find_run(view, index::last_run(key)?)? {
+            Some(run) => self.look_at(view, &run, left.saturating_sub(self.held))?,
+            None => Found::Held(1),
         };
         Ok(Some((key.into(), found)))
+    }
+
+    /// What there is to do about a run that has ended, when there are so many that can go.
+    fn look_at(&self, view: &View<'_>, run: &Run, left: u64) -> Result<Found> {
+        let limits = self.class.keep.of_runs();
+        let ended = run.ended.unwrap_or(self.now);
+        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(Found::Kept) };
+        let Some(job) = make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) else {
+            return Ok(Found::Held(1));
+        };
+        if job.latest != run.id {
+            return Ok(Found::Attempt);
+        }
+        let runs = u64::from(job.attempts);
+        if is_needed(view, &job, run)? {
+            return Ok(Found::Held(runs));
+        }
+        // A job is not too many for the number of its own runs: as many as are kept must be left without it.
+        let is_many = limits.count.is_some_and(|most| left.saturating_sub(runs) >= most);
+        let why = match why {
+            Passed::Number if is_many => Passed::Number,
+            Passed::Number if self.over > 0 => Passed::Bytes,
+            Passed::Number => return Ok(Found::Kept),
+            Passed::Time | Passed::Bytes => why,
+        };
+        Ok(Found::Job(Box::new(job), why))
     }
 
     /// Removes a job, part by part, until it is gone or enough was removed.

@@ -227,3 +227,22 @@ fn events_go_also_of_runs_that_ended_after_the_clock_was_set_back() {
     }
     assert_eq!(has_events(&runs), Vec::from_iter(last));
 }
+
+#[test]
+fn job_does_not_go_for_the_number_of_its_own_runs() {
+    let cases = [(0, 0, 0), (1, 0, 3), (2, 0, 3), (3, 0, 3), (2, 1, 4), (2, 2, 2), (3, 2, 5), (1, 9, 1), (2, 9, 2)];
+    for (most, newer, left) in cases {
+        let retry = Retry { attempts_max: 3, pause: Duration::ZERO, ..Retry::default() };
+        let keep = Keep { runs: Some(most), ..Keep::default() };
+        let (setup, runs) = setup_with(&Class { keep, retry, ..Class::new(CREW) });
+        let mut worker =
+            crew(&setup, |live| if live.input() == b"bad" { Err(Halt::Failed("no".into())) } else { well(live) });
+        for input in std::iter::once("bad").chain(std::iter::repeat_n("", newer)) {
+            runs.submit(&Submission::new("work", input)).unwrap();
+            worker.drain().unwrap();
+            setup.advance(1);
+        }
+        sweep_all(&runs);
+        assert_eq!(runs.list(None, 100).unwrap().len(), left, "of three and {newer} more, {most} are kept");
+    }
+}
