@@ -484,6 +484,33 @@ fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
 }
 
 #[test]
+fn of_many_failures_of_a_tree_the_one_counts_that_ended_first() {
+    let (setup, runs) = tree_setup(FanOut { depth_max: 1, exit: Exit::All, ..FanOut::default() });
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(1), ..Retry::default() };
+    runs.define("fails", &Class { retry, ..Class::new(CREW) }).unwrap();
+    runs.define("waits", &Class { retry: Retry::never(), ..Class::new(CREW) }).unwrap();
+    let root = submit(&runs).run;
+    let mut worker = crew(&setup, |live| match &*live.run().class.to_string() {
+        "fails" => Err(Halt::Failed("twice".into())),
+        "waits" => live.wait_for_signal("never").and_then(|_| well(live)),
+        _ => {
+            for target in ["fails", "waits"] {
+                live.step(target, |step| Ok(step.enqueue(target, params(1).view()).map(|_| Vec::new())?))?;
+            }
+            well(live)
+        }
+    });
+    worker.drain().unwrap();
+    // It is tried again, in a run that is younger than the other's.
+    setup.advance(1000);
+    worker.drain().unwrap();
+    setup.advance(1);
+    runs.cancel(root).unwrap();
+    let tree = runs.tree(root).unwrap();
+    assert_eq!((tree.outcome(), tree.counts()["cancelled"]), (Some(Outcome::ScriptError), 1));
+}
+
+#[test]
 fn what_has_ended_is_kept_as_long_as_its_class_says_and_goes_without_a_trace() {
     let keep = Keep { time: Some(Duration::from_secs(100)), ..Keep::default() };
     let retry = Retry { attempts_max: 2, pause: Duration::ZERO, ..Retry::default() };
