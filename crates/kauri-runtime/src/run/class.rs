@@ -108,12 +108,13 @@ pub enum Takeover {
     Resume,
 }
 
-/// How much derived work a job may ask for.
+/// How much derived work a job may ask for, and all that was derived from it: the class of a tree's first job says it for the whole tree. For a
+/// job that is retried when the first is kept no longer, its own class does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FanOut {
     /// How many generations there may be below the first run: none.
     pub depth_max: u32,
-    /// How many derived jobs there may be in all: 1000.
+    /// How many derived jobs there may be in all: 1000. Where the first job is gone, as many of each job's own.
     pub runs_max: u32,
     /// How many of them may be under way at a time: 1. One that waits, for a moment, a signal, a job or its next attempt, is not.
     pub parallel: u32,

@@ -563,7 +563,9 @@ impl Part {
         let room = usize::try_from(most.saturating_sub(self.cut)).unwrap_or(usize::MAX);
         let keys = make::marked(view, prefix, room)?;
         if let Some(last) = keys.last() {
-            self.ranges.push((RUN_INDEX, prefix.into(), Some([&last[..], &[0]].concat().into())));
+            // If these are all, those go too that somebody puts beside them before this is committed.
+            let until = if keys.len() < room { prefix_end(prefix) } else { Some([&last[..], &[0]].concat()) };
+            self.ranges.push((RUN_INDEX, prefix.into(), until.map(Bytes::from)));
             self.cut += keys.len() as u64;
         }
         Ok(keys)

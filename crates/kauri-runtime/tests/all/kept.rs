@@ -246,3 +246,37 @@ fn job_does_not_go_for_the_number_of_its_own_runs() {
         assert_eq!(runs.list(None, 100).unwrap().len(), left, "of three and {newer} more, {most} are kept");
     }
 }
+
+#[test]
+fn run_whose_first_job_is_gone_asks_for_more_by_its_own_class_and_leaves_no_mark() {
+    let fan_out = FanOut { depth_max: 2, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { fan_out: fan_out.clone(), ..fleeting(CREW) });
+    let child = Class { fan_out, ..single(OTHERS) };
+    runs.define("child", &child).unwrap();
+    runs.define("leaf", &single(OTHERS)).unwrap();
+    let root = submit(&runs).run;
+    crew(&setup, |live| ask(live, "child").and_then(|_| well(live))).drain().unwrap();
+    let mut worker = others(&setup, |live| {
+        let attempt = live.run().attempt();
+        if attempt > 1 && &*live.run().class == "child" {
+            ask(live, "leaf")?;
+        }
+        if attempt == 3 || &*live.run().class == "leaf" { well(live) } else { Err(Halt::Failed("not yet".into())) }
+    });
+    worker.drain().unwrap();
+    sweep_all(&runs);
+    assert!(runs.run(root).is_err());
+    let mut last = runs.list(None, 1).unwrap()[0].id;
+    for _ in 0..2 {
+        last = runs.retry(last).unwrap().id;
+        worker.drain().unwrap();
+    }
+    assert_eq!(outcome(&runs, last), Some(DONE));
+    let leaves = runs.list(None, 10).unwrap().iter().filter(|run| &*run.class == "leaf").count();
+    assert_eq!(leaves, 1, "the same was asked for twice");
+    for class in ["child", "leaf"] {
+        runs.define(class, &Class { keep: nothing(), ..child.clone() }).unwrap();
+    }
+    sweep_all(&runs);
+    assert_eq!((runs.list(None, 10).unwrap().len(), marks(&setup, b'd')), (0, 0));
+}
