@@ -62,6 +62,8 @@ pub struct Schedule {
 const HEADER_BYTES: usize = 16;
 const NEVER: i64 = i64::MAX;
 const EVERY_SLOT: u32 = 1 << 8;
+/// The begin of 2026: who asks from then on whether a cron expression has slots asks the same at any time.
+const LONG_SINCE: Timestamp = Timestamp(1_767_225_600_000);
 
 impl When {
     /// The first slot after this moment.
@@ -100,7 +102,12 @@ impl When {
                 Err(Error::Schedule("expected an interval of a millisecond at least, found less".into()))
             }
             Self::Every(_) => Ok(()),
-            Self::Cron(words) => cron(words).map(drop),
+            Self::Cron(words) => match self.after(LONG_SINCE)? {
+                Some(_) => Ok(()),
+                None => Err(Error::Schedule(
+                    format!("expected a cron expression whose moment comes, found {words:?}, which has none").into(),
+                )),
+            },
         }
     }
 }
@@ -297,9 +304,9 @@ mod tests {
 
     #[test]
     fn what_is_no_schedule_is_refused_in_words() {
-        for bad in
-            [When::Every(Duration::ZERO), When::Cron("every day".to_owned()), When::Cron("61 * * * *".to_owned())]
-        {
+        let crons =
+            ["every day", "61 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"].map(|words| When::Cron(words.into()));
+        for bad in [When::Every(Duration::ZERO)].into_iter().chain(crons) {
             assert!(matches!(bad.check(), Err(Error::Schedule(_))), "{bad:?}");
         }
     }

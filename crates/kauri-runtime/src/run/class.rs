@@ -108,14 +108,15 @@ pub enum Takeover {
     Resume,
 }
 
-/// How much derived work a job may ask for.
+/// How much derived work a job may ask for, and all that was derived from it: the class of a tree's first job says it for the whole tree. For a
+/// job that is retried when the first is kept no longer, its own class does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FanOut {
     /// How many generations there may be below the first run: none.
     pub depth_max: u32,
-    /// How many derived jobs there may be in all: 1000.
+    /// How many derived jobs there may be in all: 1000. Where the first job is gone, as many of each job's own.
     pub runs_max: u32,
-    /// How many of them may be under way at a time: 1.
+    /// How many of them may be under way at a time: 1. One that waits, for a moment, a signal, a job or its next attempt, is not.
     pub parallel: u32,
     /// What the outcome of the whole depends on: the first job.
     pub exit: Exit,
@@ -133,12 +134,13 @@ pub enum Exit {
     /// The first job alone.
     #[default]
     Root,
-    /// Every job of the tree.
+    /// Every job of the tree. Those that failed, and those above them, are kept as long as the first, whatever their classes say.
     All,
 }
 
 /// How long what has ended is kept: see [`Runs::sweep`](super::Runs::sweep). Whatever passes one limit goes, the oldest first. A job goes as
-/// a whole, and is as old as its latest run.
+/// a whole, and is as old as its latest run. It stays while somebody needs it: until all that wait for it know how it ended, until work
+/// derived from it has ended, and as long as the first job of its tree if that failed through it, where [every job counts](Exit::All).
 ///
 /// ```
 /// use std::time::Duration;
@@ -158,7 +160,8 @@ pub enum Exit {
 pub struct Keep {
     /// For how long after its end: for ever.
     pub time: Option<Duration>,
-    /// How many runs of the class: all.
+    /// How many runs of the class: all. A job goes if so many are left without its runs: so there may be more, and a job of many attempts
+    /// does not go for these.
     pub runs: Option<u64>,
     /// How many bytes they have together, with their events, steps, inputs, artifacts and files: any number.
     pub bytes: Option<u64>,

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use kauri_wire::pack::Map;
 use kauri_wire::run::{Event, EventType};
-use kauri_wire::{Flags, InboxKey, Key, Timestamp};
+use kauri_wire::{Flags, InboxKey, JobId, Key, Timestamp};
 
 use super::action::DECIDED;
 use super::drive::Ahead;
 use super::event;
 use super::fan_out;
-use super::index::{self, Gate};
+use super::index;
 use super::job::Job;
 use super::live::{Halt, LiveRun, Park, Stop};
 use super::make::{self, mark, stage_run, unmark};
@@ -377,6 +377,12 @@ pub(super) fn record(
     Ok(step::record(block, run, &step)?)
 }
 
+/// Stages that a run records how a job ended that it waits for.
+pub(super) fn record_end(block: &mut Atomic<'_>, run: &mut Run, job: &JobId, outcome: Outcome) -> Result<(), Halt> {
+    seal::hear(block, run.id, job)?;
+    record(block, run, StepKind::Job, job.as_str(), &[outcome.code()])
+}
+
 /// The last that a driver says of a run.
 #[derive(Debug)]
 pub(super) enum LastWord {
@@ -434,42 +440,30 @@ fn cancelled(now: Timestamp, run: &Run, stop: Option<Stop>) -> Option<Ending> {
     }
 }
 
-/// Stages what wakes a run that waits. If what it waits for has come meanwhile, it is woken at once.
+/// Stages what wakes a run that waits. If what it waits for has come meanwhile, it is woken at once, and was under way all the time.
 fn stage_park(block: &mut Atomic<'_>, run: &mut Run, park: &Park) -> Result<(), Halt> {
     let awaited = if let Park::Signal(name) = park { name.as_bytes() } else { &[] };
     block.stage(&RUN_INDEX, &index::awaited(run.id), Some(awaited))?;
-    match park {
+    let has_come = match park {
         Park::Until { name, due, is_recorded } => {
             if !is_recorded {
                 record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes())?;
             }
             let message = make::wake_message(block, run)?;
             block.arm(*due, &message)?;
+            false
         }
         Park::Signal(name) => {
             if **name == *DECIDED {
                 mark(block, &index::undecided(run.id))?;
             }
-            if signal::find(block, run.id, name)?.is_some() {
-                make::wake(block, run)?;
-            }
+            signal::find(block, run.id, name)?.is_some()
         }
         Park::Job(job) => match make::job(block, job)?.outcome {
-            Some(_) => make::wake(block, run)?,
-            None => {
-                mark(block, &index::waiter(job, run.id))?;
-                yield_gate(block, run)?;
-            }
+            // It is recorded here, and not when the run goes on: until then the job may be swept away.
+            Some(outcome) => record_end(block, run, job, outcome).map(|()| true)?,
+            None => mark(block, &index::waiter(job, run.id)).map(|()| false)?,
         },
-    }
-    Ok(())
-}
-
-/// Stages that derived work which waits for a job is not under way meanwhile: what it waits for may stand before the same gate.
-fn yield_gate(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
-    let job = make::job(block, &run.job)?;
-    match job.gate {
-        Some((gate, _)) if gate == Gate::of_tree(run.root) => seal::leave_gate(block, &job, run.id),
-        _ => Ok(()),
-    }
+    };
+    Ok(if has_come { make::wake(block, run) } else { seal::step_aside(block, run) }?)
 }

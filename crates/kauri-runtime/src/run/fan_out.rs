@@ -5,6 +5,7 @@ use kauri_wire::pack::{ArrayBuf, Map, MapBuf, Value};
 use kauri_wire::run::{Event, EventType, Level};
 use sha2::{Digest, Sha256};
 
+use super::class::FanOut;
 use super::event;
 use super::fault::RunFault;
 use super::ids;
@@ -90,49 +91,68 @@ pub(super) fn enqueue(
     params: Map<'_>,
 ) -> Result<Enqueued> {
     let hash = work_hash(target, params)?;
-    let key = index::derived(run.root, &hash);
+    let top = Top::of(block, run)?;
+    let key = index::derived(top.run, &hash);
     if let Some(same) = block.row(&RUN_INDEX, &key)? {
         return Ok(Enqueued::Same(index::run_value(&same)?));
     }
-    if let Some(skip) = limit(block, run, target)? {
+    if let Some(skip) = limit(block, run, &top, target)? {
         if skip != Skip::Off {
             warn(block, run, target, skip)?;
         }
         return Ok(Enqueued::Skipped(skip));
     }
-    let child = make_child(block, shared, run, target, &params.encode())?;
+    let child = make_child(block, shared, run, (target, &params.encode()), top.limits.parallel)?;
     block.stage(&RUN_INDEX, &key, Some(child.as_bytes()))?;
     Ok(Enqueued::Made(child))
 }
 
+/// Who says how much derived work there may be, and with whose marks that is counted: the first job of the tree. If that is gone, or going,
+/// each job of the tree does for itself: its marks go with it, and nothing would ever remove those of a job that is gone.
+struct Top {
+    /// The job's first run.
+    run: RunId,
+    limits: FanOut,
+}
+
+impl Top {
+    fn of(block: &Atomic<'_>, run: &Run) -> Result<Self> {
+        let limits = |class: &str| Ok::<_, Error>(make::class(block, class)?.class.fan_out);
+        if run.depth == 0 {
+            return Ok(Self { run: run.root, limits: limits(&run.class)? });
+        }
+        match make::find_run(block, run.root)? {
+            Some(root) if block.row(&RUN_INDEX, &index::leaving(&root.class, &root.job))?.is_none() => {
+                Ok(Self { run: run.root, limits: limits(&root.class)? })
+            }
+            _ => Ok(Self { run: make::job(block, &run.job)?.first, limits: limits(&run.class)? }),
+        }
+    }
+}
+
 /// What stands against another job in the tree.
-fn limit(block: &Atomic<'_>, run: &Run, target: &str) -> Result<Option<Skip>> {
-    let limits = fan_out_of(block, run)?;
-    if limits.depth_max == 0 {
+fn limit(block: &Atomic<'_>, run: &Run, top: &Top, target: &str) -> Result<Option<Skip>> {
+    if top.limits.depth_max == 0 {
         return Ok(Some(Skip::Off));
     }
-    if run.depth >= limits.depth_max {
+    if run.depth >= top.limits.depth_max {
         return Ok(Some(Skip::Depth));
     }
-    if count_marked(block, &index::derived_of(run.root))? >= u64::from(limits.runs_max) {
+    if count_marked(block, &index::derived_of(top.run))? >= u64::from(top.limits.runs_max) {
         return Ok(Some(Skip::Runs));
     }
     Ok(make::find_class(block, target)?.is_none().then_some(Skip::Target))
 }
 
-/// What the class of a tree's first run allows.
-fn fan_out_of(rows: &impl Read, run: &Run) -> Result<super::class::FanOut> {
-    let class = match run.root == run.id {
-        true => run.class.clone(),
-        false => make::run(rows, run.root)?.class,
-    };
-    Ok(make::class(rows, &class)?.class.fan_out)
-}
-
-fn make_child(block: &mut Atomic<'_>, shared: &Shared, run: &Run, target: &str, input: &[u8]) -> Result<RunId> {
+fn make_child(
+    block: &mut Atomic<'_>,
+    shared: &Shared,
+    run: &Run,
+    (target, input): (&str, &[u8]),
+    parallel: u32,
+) -> Result<RunId> {
     let (id, now) = (ids::fresh(block, shared)?, block.now().wall);
     let above = make::job(block, &run.job)?;
-    let parallel = fan_out_of(block, run)?.parallel;
     let job = Job {
         id: make::own_job(id)?,
         class: target.into(),

@@ -17,6 +17,7 @@
 //! | l | class, 0 | job id                 | nothing: the job is leaving, and a part of it is gone
 //! | d | root 16 | hash 32                 | run 16: derived work by its target and params
 //! | w | job id, 0 | run 16                | nothing: the run waits until the job has ended
+//! | b | job id, 0 | run 16                | nothing: the run was told that the job has ended, and has not recorded it
 //! | a | gate 16 | run 16                  | nothing: the first run of a job that has passed the gate
 //! | q | gate 16 | run 16                  | nothing: the first run of a job that waits before it, oldest first
 //! | p | class, 0 | run 16                 | nothing: the run waits until its class is resumed
@@ -200,6 +201,14 @@ pub(super) fn waiter(job: &JobId, run: RunId) -> Bytes {
 
 pub(super) fn waiters(job: &JobId) -> Bytes {
     key(b'w', &[job.as_str().as_bytes(), &[0]])
+}
+
+pub(super) fn told(job: &JobId, run: RunId) -> Bytes {
+    key(b'b', &[job.as_str().as_bytes(), &[0], run.as_bytes()])
+}
+
+pub(super) fn all_told(job: &JobId) -> Bytes {
+    key(b'b', &[job.as_str().as_bytes(), &[0]])
 }
 
 pub(super) fn paused(class: &str, run: RunId) -> Bytes {

@@ -254,12 +254,15 @@ impl Submission {
         self
     }
 
-    /// Only one job with this concurrency key is under way at a time; the others wait in the order in which they came.
+    /// Only one job with this concurrency key is under way at a time; the others wait in the order in which they came. It is so from when it
+    /// begins until it has ended, also while it waits for something or for its next attempt: so those after it see what it did. Only
+    /// if its class is paused before such an attempt, others go first.
     pub fn one_at_a_time(self, key: &str) -> Self {
         self.some_at_a_time(key, 1)
     }
 
-    /// Only so many jobs with this concurrency key are under way at a time. The limit of whoever asks to pass counts.
+    /// Only so many jobs with this concurrency key are under way at a time, each until it has ended, as with
+    /// [`one_at_a_time`](Self::one_at_a_time). The limit of whoever asks to pass counts.
     pub fn some_at_a_time(mut self, key: &str, limit: u32) -> Self {
         self.gate = Some((Gate::of_key(key), limit.max(1)));
         self
@@ -271,7 +274,8 @@ impl Submission {
         self
     }
 
-    /// Not wanted any more once this moment has come: whatever has not ended then is timed out.
+    /// Not wanted any more once this moment has come: whatever has not ended then is timed out. Whoever retries it afterwards wants it all
+    /// the same, however long it takes.
     pub fn deadline(mut self, moment: Timestamp) -> Self {
         self.deadline = Some(moment);
         self

@@ -5,8 +5,10 @@
 //! crash, leaves of a job is swept next time: the first commit marks the job as leaving, and the last removes the mark with its row. A job
 //! that is leaving cannot be retried. Bytes of artifacts go when no event names them any more: see [`Runs::collector`].
 //!
-//! How old a job is, its latest run says. One that others were derived from stays until all of them have ended: they look at the first
-//! job of their tree when they ask for more, and are cancelled through those above them.
+//! How old a job is, its latest run says. One that others wait for stays until they know how it ended. One that others were derived from
+//! stays until all of them have ended: they look at the first job of their tree when they ask for more, and are cancelled through those above
+//! them. One through which a tree has failed stays as long as the first job of that tree, if every job of it counts: what became of a tree is
+//! the same as long as somebody can ask.
 //!
 //! Whoever is to know what is removed is told before any of it is: see [`Runs::sweep_telling`]. So an audit may name something that a crash
 //! kept whole, and that is named again; it never misses something that is gone.
@@ -17,7 +19,7 @@ use std::fmt;
 use kauri_wire::{InboxKey, Key, RunId, Timestamp, WorkerId};
 
 use super::artifact::Digest;
-use super::class::{Class, Keep, Limits};
+use super::class::{Class, Exit, Keep, Limits};
 use super::event;
 use super::files::{Files, KeptFile};
 use super::ids;
@@ -165,14 +167,16 @@ pub(super) struct Sweep<'a> {
     held: u64,
 }
 
-/// What there is to do about a run that is not kept.
+/// What there is to do about a run that has ended.
 enum Found {
     /// Its job goes.
     Job(Box<Job>, Passed),
     /// It goes with a later run of its job, if that is not kept.
     Attempt,
-    /// It cannot go yet.
-    Held,
+    /// It cannot go yet, nor so many runs of its job.
+    Held(u64),
+    /// It stays, and so does all that ended later.
+    Kept,
 }
 
 impl Runs {
@@ -298,33 +302,51 @@ impl Sweep<'_> {
                     self.parts(&job, swept)?;
                 }
                 Found::Attempt => {}
-                Found::Held => self.held += 1,
+                Found::Held(runs) => self.held += runs,
+                Found::Kept => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// The first run from this key on that is not kept, and what there is to do about it.
+    /// The first run from this key on, and what there is to do about it.
     fn find(&self, view: &View<'_>, from: &[u8]) -> Result<Option<(Bytes, Found)>> {
         let prefix = index::ended_of(self.name);
         let until = prefix_end(&prefix);
         let left = view.count(&RUN_INDEX, KeyRange { from: &prefix, until: until.as_deref() })?;
         let mut scan = view.rows(&RUN_INDEX, KeyRange { from, until: until.as_deref() })?;
         let Some((key, _)) = scan.next()? else { return Ok(None) };
-        let Some(run) = make::find_run(view, index::last_run(key)?)? else {
-            return Ok(Some((key.into(), Found::Held)));
-        };
-        let ended = run.ended.unwrap_or(self.now);
-        let left = left.saturating_sub(self.held);
-        let limits = self.class.keep.of_runs();
-        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(None) };
-        let found = match make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) {
-            None => Found::Held,
-            Some(job) if job.latest != run.id => Found::Attempt,
-            Some(job) if is_open_below(view, &job, &run)? => Found::Held,
-            Some(job) => Found::Job(Box::new(job), why),
+        let found = match make::find_run(view, index::last_run(key)?)? {
+            Some(run) => self.look_at(view, &run, left.saturating_sub(self.held))?,
+            None => Found::Held(1),
         };
         Ok(Some((key.into(), found)))
+    }
+
+    /// What there is to do about a run that has ended, when there are so many that can go.
+    fn look_at(&self, view: &View<'_>, run: &Run, left: u64) -> Result<Found> {
+        let limits = self.class.keep.of_runs();
+        let ended = run.ended.unwrap_or(self.now);
+        let Some(why) = passed(&limits, self.now, ended, left, self.over) else { return Ok(Found::Kept) };
+        let Some(job) = make::find_job(view, &run.job)?.filter(|job| job.outcome.is_some()) else {
+            return Ok(Found::Held(1));
+        };
+        if job.latest != run.id {
+            return Ok(Found::Attempt);
+        }
+        let runs = u64::from(job.attempts);
+        if is_needed(view, &job, run)? {
+            return Ok(Found::Held(runs));
+        }
+        // A job is not too many for the number of its own runs: as many as are kept must be left without it.
+        let is_many = limits.count.is_some_and(|most| left.saturating_sub(runs) >= most);
+        let why = match why {
+            Passed::Number if is_many => Passed::Number,
+            Passed::Number if self.over > 0 => Passed::Bytes,
+            Passed::Number => return Ok(Found::Kept),
+            Passed::Time | Passed::Bytes => why,
+        };
+        Ok(Found::Job(Box::new(job), why))
     }
 
     /// Removes a job, part by part, until it is gone or enough was removed.
@@ -497,7 +519,9 @@ impl Part {
                 part.artifacts += 1;
             }
         }
-        part.add_marks(view, &index::derived_of(job.first), most)?;
+        for marks in [index::derived_of(job.first), index::waiters(&job.id), index::all_told(&job.id)] {
+            part.add_marks(view, &marks, most)?;
+        }
         if part.cut < most {
             part.add_ends(view, job, &runs, beside)?;
         }
@@ -539,7 +563,9 @@ impl Part {
         let room = usize::try_from(most.saturating_sub(self.cut)).unwrap_or(usize::MAX);
         let keys = make::marked(view, prefix, room)?;
         if let Some(last) = keys.last() {
-            self.ranges.push((RUN_INDEX, prefix.into(), Some([&last[..], &[0]].concat().into())));
+            // If these are all, those go too that somebody puts beside them before this is committed.
+            let until = if keys.len() < room { prefix_end(prefix) } else { Some([&last[..], &[0]].concat()) };
+            self.ranges.push((RUN_INDEX, prefix.into(), until.map(Bytes::from)));
             self.cut += keys.len() as u64;
         }
         Ok(keys)
@@ -568,9 +594,54 @@ fn number_in(key: &[u8]) -> u64 {
     number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+/// Whether a job, whose latest run this is, cannot go although it is not kept.
+fn is_needed(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    Ok(is_awaited(view, job)? || is_open_below(view, job, latest)? || has_failed_tree(view, job, latest)?)
+}
+
+/// Whether a run that waits for a job has yet to hear how it ended.
+fn is_awaited(view: &View<'_>, job: &Job) -> Result<bool> {
+    if make::count_marked(view, &index::waiters(&job.id))? > 0 {
+        return Ok(true);
+    }
+    for key in make::marked(view, &index::all_told(&job.id), usize::MAX)? {
+        // Those that have ended meanwhile wait for nothing.
+        if make::find_run(view, index::last_run(&key)?)?.is_some_and(|run| run.outcome().is_none()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a tree in which every job counts has failed through this one, whose latest run this is, or through one under it: what became of
+/// the tree is seen by going down through its jobs, and without these it would be a success.
+fn has_failed_tree(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
+    if latest.root == job.first {
+        return Ok(false);
+    }
+    let Some(root) = make::find_run(view, latest.root)? else { return Ok(false) };
+    let exit = make::find_class(view, &root.class)?.map(|found| found.class.fan_out.exit);
+    Ok(exit == Some(Exit::All) && (has_failed(job) || is_some_under(view, job.first, |run| is_failure(view, run))?))
+}
+
+fn has_failed(job: &Job) -> bool {
+    job.outcome.is_some_and(|outcome| !outcome.is_success())
+}
+
+/// Whether a run failed and none that followed it did better.
+fn is_failure(view: &View<'_>, run: &Run) -> Result<bool> {
+    if run.outcome().is_none_or(|outcome| outcome.is_success()) {
+        return Ok(false);
+    }
+    Ok(make::find_job(view, &run.job)?.is_some_and(|job| has_failed(&job)))
+}
+
 /// Whether work that was derived from a job, whose latest run this is, has not ended.
 fn is_open_below(view: &View<'_>, job: &Job, latest: &Run) -> Result<bool> {
-    if latest.root == job.first { is_open_in_tree(view, job.first) } else { is_open_under(view, job.first) }
+    match latest.root == job.first {
+        true => is_open_in_tree(view, job.first),
+        false => is_some_under(view, job.first, |run| Ok(run.outcome().is_none())),
+    }
 }
 
 /// The same of a tree as a whole. All derived work of it has a mark, whatever is gone of those between.
@@ -593,13 +664,13 @@ fn is_open_in_tree(view: &View<'_>, root: RunId) -> Result<bool> {
     Ok(false)
 }
 
-/// The same of what is under a run, its retries included.
-fn is_open_under(view: &View<'_>, run: RunId) -> Result<bool> {
+/// Whether this is so of a run that is under another, retries included.
+fn is_some_under(view: &View<'_>, run: RunId, is_so: impl Fn(&Run) -> Result<bool>) -> Result<bool> {
     let mut above = vec![run];
     while let Some(run) = above.pop() {
         for key in make::marked(view, &index::children(run), usize::MAX)? {
             let Some(run) = make::find_run(view, index::last_run(&key)?)? else { continue };
-            if run.outcome().is_none() {
+            if is_so(&run)? {
                 return Ok(true);
             }
             above.push(run.id);

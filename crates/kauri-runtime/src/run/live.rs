@@ -8,7 +8,7 @@ use kauri_wire::run::EventType;
 use kauri_wire::{InboxKey, JobId, RunId, Timestamp, WorkerId};
 
 use super::action::{DECIDED, Ledger};
-use super::commit::record;
+use super::commit::{record, record_end};
 use super::event;
 use super::fan_out::Enqueued;
 use super::index;
@@ -296,7 +296,7 @@ impl LiveRun {
             None => {
                 let ended = self.commit(|block, _, run| {
                     let Some(outcome) = make::job(block, job)?.outcome else { return Ok(None) };
-                    record(block, run, StepKind::Job, name, &[outcome.code()])?;
+                    record_end(block, run, job, outcome)?;
                     Ok(Some(vec![outcome.code()]))
                 })?;
                 if ended.is_some() {

@@ -248,7 +248,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Runs a job again whose last run failed, now and whatever its budget.
+    /// Runs a job again whose last run failed, now and whatever its budget. If its deadline has come, it has none any more.
     ///
     /// # Errors
     /// `NoRun`, `NotEnded`, `Succeeded`, `Followed`, `Leaving` if it is being swept, or if the substrate fails.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kauri_wire::run::{Event, EventType};
-use kauri_wire::{RunId, Timestamp};
+use kauri_wire::{JobId, RunId, Timestamp};
 
 use super::class::ClassRow;
 use super::event;
@@ -101,6 +101,7 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
             // Where it stands in the queue of a gate nobody is to call it; and if it was just called, somebody else is.
             if let Some((gate, limit)) = job.gate {
                 unmark(block, &gate.queued(run.id))?;
+                yield_gate(block, &job, run)?;
                 call_next(block, gate, limit)?;
             }
             follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
@@ -143,8 +144,9 @@ pub(super) fn follow(
     job.latest = id;
     job.attempts = job.attempts.saturating_add(1);
     job.outcome = None;
-    // Whoever runs it again says when.
+    // Whoever runs it again says when. None follows by itself once the deadline has come: so it was asked for in spite of it.
     job.at = None;
+    job.deadline = job.deadline.filter(|deadline| now < *deadline);
     await_others(block, &mut job, id)?;
     stage_job(block, &job)?;
     make::dispatch(block, &run, &job, due)?;
@@ -195,33 +197,48 @@ pub(super) fn tell_waiters(block: &mut Atomic<'_>, job: &Job, run: &Run) -> Resu
     for key in &waiting {
         unmark(block, key)?;
         if let Some(waiter) = make::find_run(block, index::last_run(key)?)? {
-            tell(block, &waiter, outcome)?;
+            tell(block, &waiter, &job.id, outcome)?;
         }
     }
     if waiting.len() == TOLD_MAX { make::wake(block, run) } else { Ok(()) }
 }
 
-/// Stages that a run hears of the end of a job that it waits for.
-fn tell(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
+/// Stages that a run hears of the end of a job that it waits for. Until it has recorded that, the job stays: see [`hear`].
+fn tell(block: &mut Atomic<'_>, waiter: &Run, ended: &JobId, outcome: Outcome) -> Result<()> {
     match waiter.state {
-        State::Parked => make::wake(block, waiter),
-        State::Pending => {
-            let mut job = make::job(block, &waiter.job)?;
-            job.waiting = job.waiting.saturating_sub(1);
-            job.is_hurt |= !outcome.is_success();
-            stage_job(block, &job)?;
-            let is_doomed = is_doomed(&job);
-            match job.at {
-                _ if job.waiting > 0 && !is_doomed => Ok(()),
-                Some(at) if at > block.now().wall && !is_doomed => {
-                    let message = make::wake_message(block, waiter)?;
-                    block.arm(at, &message)
-                }
-                _ => make::wake(block, waiter),
-            }
+        State::Pending => tell_pending(block, waiter, outcome),
+        State::Parked => {
+            mark(block, &index::told(ended, waiter.id))?;
+            make::wake(block, waiter)
         }
-        State::Running | State::Sealed(_) => Ok(()),
+        // Something else has woken it, and it may be about to wait for the job again.
+        State::Running => mark(block, &index::told(ended, waiter.id)),
+        State::Sealed(_) => Ok(()),
     }
+}
+
+/// The same of a run that has not begun: it is sent if it waits for nothing else.
+fn tell_pending(block: &mut Atomic<'_>, waiter: &Run, outcome: Outcome) -> Result<()> {
+    let mut job = make::job(block, &waiter.job)?;
+    job.waiting = job.waiting.saturating_sub(1);
+    job.is_hurt |= !outcome.is_success();
+    stage_job(block, &job)?;
+    let is_doomed = is_doomed(&job);
+    match job.at {
+        _ if job.waiting > 0 && !is_doomed => Ok(()),
+        Some(at) if at > block.now().wall && !is_doomed => {
+            let message = make::wake_message(block, waiter)?;
+            block.arm(at, &message)
+        }
+        _ => make::wake(block, waiter),
+    }
+}
+
+/// Stages that a run which waited for the end of a job knows of it, so that the job may go.
+pub(super) fn hear(block: &mut Atomic<'_>, run: RunId, ended: &JobId) -> Result<()> {
+    // One of very many has not been told, and need not be any more.
+    unmark(block, &index::waiter(ended, run))?;
+    unmark(block, &index::told(ended, run))
 }
 
 /// Whether the job need not wait for others any more, because one of them failed.
@@ -235,6 +252,27 @@ pub(super) fn leave_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Resul
     unmark(block, &gate.queued(run))?;
     unmark(block, &gate.passed(job.first))?;
     // Also if it had not passed: it may be the one that was just called, and then nobody else would be.
+    call_next(block, gate, limit)
+}
+
+/// Stages that derived work is not under way while it waits, for whatever: others of its tree may pass meanwhile. A job with a concurrency
+/// key keeps its place, so that those of one key are done one after the other. Whoever calls calls the next.
+fn yield_gate(block: &mut Atomic<'_>, job: &Job, run: &Run) -> Result<()> {
+    match job.gate {
+        Some((gate, _)) if gate == Gate::of_tree(run.root) => unmark(block, &gate.passed(job.first)),
+        _ => Ok(()),
+    }
+}
+
+/// Stages that a run which has begun waits, and keeps no others from its gate if it is derived work.
+pub(super) fn step_aside(block: &mut Atomic<'_>, run: &Run) -> Result<()> {
+    // The first of a tree stands before no gate of it.
+    if run.depth == 0 {
+        return Ok(());
+    }
+    let job = make::job(block, &run.job)?;
+    let Some((gate, limit)) = job.gate else { return Ok(()) };
+    yield_gate(block, &job, run)?;
     call_next(block, gate, limit)
 }
 
@@ -283,10 +321,8 @@ pub(super) fn admit(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassR
     }
     if class.is_paused {
         mark(block, &index::paused(&run.class, run.id))?;
-        // It may have been called, and others before the same gate may be of another class.
-        if let Some((gate, limit)) = job.gate {
-            call_next(block, gate, limit)?;
-        }
+        // It may have been called, or have passed with the run before it; and others before the same gate may be of another class.
+        leave_gate(block, job, run.id)?;
         return Ok(Admission::Later);
     }
     Ok(if pass_gate(block, job, run.id)? { Admission::Go } else { Admission::Later })
@@ -303,6 +339,8 @@ pub(super) fn pass_gate(block: &mut Atomic<'_>, job: &Job, run: RunId) -> Result
         mark(block, &gate.queued(run))?;
         return Ok(false);
     }
+    // It may have been sent by something else than the gate, where it waits too; to call it there would be to call nobody.
+    unmark(block, &gate.queued(run))?;
     mark(block, &passed)?;
     Ok(true)
 }

@@ -3,7 +3,8 @@
 //! The run stays, with its row: how many events it had and the hash over them, its steps, its outcome. A mark says what is gone, from the
 //! first commit that removes some of it on: so nobody takes what is left for all, or what is missing for damage.
 //!
-//! Jobs are looked at in the order of their ends, each once: the index has the place up to which it was done, and which runs are half done.
+//! Jobs are looked at in the order of their ends, each once: the index has the place up to which it was done, and which runs are half done. If
+//! the clock was set back, so that others end before that place, a sweep begins with the first again.
 
 use kauri_wire::RunId;
 
@@ -129,13 +130,12 @@ impl Sweep<'_> {
             return Ok(());
         }
         let (place, prefix) = (index::share_place(self.name, share.bit()), index::ended_of(self.name));
-        let (before, mut heap) = self.runs.read(|view| {
-            let rest = view.row(&RUN_INDEX, &place)?.unwrap_or_default();
-            let from = [&prefix[..], &rest].concat();
+        let (before, mut from, mut heap) = self.runs.read(|view| {
+            let before = [&prefix[..], &view.row(&RUN_INDEX, &place)?.unwrap_or_default()].concat();
+            let from = if self.is_ahead(&before[prefix.len()..]) { prefix.to_vec() } else { before.clone() };
             let heap = self.heap(view, share, &from)?;
-            Ok((from, heap))
+            Ok((before, from, heap))
         })?;
-        let mut from = before.clone();
         let done = self.shares_from(share, &mut from, &mut heap, tell, swept);
         if from != before {
             self.runs.shared().commit_until(|_| {
@@ -145,6 +145,11 @@ impl Sweep<'_> {
             })?;
         }
         done
+    }
+
+    /// Whether runs may end before such a place, after the prefix of its class: the clock was set back since. Then all are looked at again.
+    fn is_ahead(&self, place: &[u8]) -> bool {
+        place.first_chunk().is_some_and(|ended| i64::from_be_bytes(*ended) > self.now.0)
     }
 
     /// Removes what an earlier sweep has left of shares, whatever is kept by now.

@@ -218,7 +218,7 @@ impl Runs {
         })
     }
 
-    /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
+    /// Runs a job again whose last run failed, as [`retry`](Runs::retry) does. The new run keeps the steps before this one as if it had
     /// done them, and has another input if one is given. The step may be the one that failed.
     ///
     /// # Errors

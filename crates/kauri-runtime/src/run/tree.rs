@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// The outcome of the whole, once it is decided: of the first job alone, or of all of them. Where all count, the first job's failure
-    /// goes before the others', and among these the oldest.
+    /// goes before the others', and among these the one that ended first.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         let jobs = self.jobs();
@@ -55,9 +55,10 @@ impl Tree {
         if self.exit == Exit::Root || !own.is_success() {
             return Some(own);
         }
-        let mut others: Vec<&Run> = jobs.into_values().collect();
-        others.sort_by_key(|run| run.id);
-        let all = others.iter().map(|run| run.outcome()).collect::<Option<Vec<Outcome>>>()?;
+        let mut all: Vec<&Run> = jobs.into_values().collect();
+        // Not by their ids: a job that was tried again has a younger run than one that failed later.
+        all.sort_by_key(|run| (run.ended, run.id));
+        let all = all.iter().map(|run| run.outcome()).collect::<Option<Vec<Outcome>>>()?;
         Some(all.into_iter().find(|outcome| !outcome.is_success()).unwrap_or(own))
     }
 

@@ -107,8 +107,20 @@ pub(super) fn leave(change: &mut Change, rows: &dyn Rows, job: &Job, now: Timest
 }
 
 impl Runs {
-    /// Frees keys of jobs that were removed, up to so many rows, if their windows are over. Answers how many rows are gone.
+    /// Frees keys of jobs that were removed, up to about so many rows, if their windows are over. Answers how many rows are gone.
     pub(super) fn free_keys(&self, now: Timestamp, rows_max: u64) -> Result<u64> {
+        let mut gone = 0;
+        while gone < rows_max {
+            match self.free_some_keys(now, rows_max - gone)? {
+                0 => break,
+                some => gone += some,
+            }
+        }
+        Ok(gone)
+    }
+
+    /// The same in one commit.
+    fn free_some_keys(&self, now: Timestamp, rows_max: u64) -> Result<u64> {
         let until = index::keys_over_by(now);
         let done = self.shared().commit_until(|rows| {
             let mut change = Change::default();

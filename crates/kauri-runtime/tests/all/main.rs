@@ -8,6 +8,7 @@ mod coverage;
 mod examples;
 mod failures;
 mod ingests;
+mod kept;
 mod kill;
 mod leases;
 mod limits;

@@ -1,6 +1,7 @@
 //! Jobs as people ask for them, and derived work, claim by claim.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use kauri_runtime::run::{
     OnFailed, Outcome, Passed, Removal, Retry, Run, RunFault, Runs, Skip, State, Submission, SweptRuns,
 };
 use kauri_runtime::substrate::KeyRange;
-use kauri_runtime::{CatchUp, Error, Policy, When};
+use kauri_runtime::{CatchUp, Error, Policy, Runtime, When, Worker};
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{Event, EventType};
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -23,7 +24,7 @@ const DONE: Outcome = Outcome::Success { skipped: false };
 type Ran = Arc<Mutex<Vec<String>>>;
 
 /// A crew that writes down the inputs of its runs, and fails those whose input is `bad`.
-fn scribes(setup: &Setup) -> (kauri_runtime::Worker, Ran) {
+fn scribes(setup: &Setup) -> (Worker, Ran) {
     let ran = Ran::default();
     let own = Arc::clone(&ran);
     let worker = crew(setup, move |live: &mut LiveRun| {
@@ -306,28 +307,32 @@ fn params_without_a_canonical_form_make_nothing_and_say_why() {
     assert!(runs.lineage(root).unwrap().descendants.is_empty());
 }
 
-#[test]
-fn only_so_many_derived_jobs_are_under_way_at_a_time() {
-    let (setup, runs) = tree_setup(FanOut { depth_max: 1, parallel: 2, ..FanOut::default() });
-    let root = submit(&runs).run;
-    let mut worker = crew(&setup, |live| {
+/// A worker for the root of a tree and those under it; while it drives one of these, so does another like it.
+fn nested(runtime: &Runtime, underway: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Worker {
+    let (inside, underway, most) = (runtime.clone(), Arc::clone(underway), Arc::clone(most));
+    runtime.run_worker(CREW, Policy::default(), move |live: &mut LiveRun| {
         if live.run().depth == 0 {
             return spread(live, 5);
         }
-        live.wait_for_signal("go")?;
+        let now = underway.fetch_add(1, Ordering::Relaxed) + 1;
+        most.fetch_max(now, Ordering::Relaxed);
+        nested(&inside, &underway, &most).drain().unwrap();
+        underway.fetch_sub(1, Ordering::Relaxed);
         well(live)
-    });
-    let mut done = 0;
-    loop {
-        worker.drain().unwrap();
+    })
+}
+
+#[test]
+fn only_so_many_derived_jobs_are_under_way_at_a_time() {
+    for parallel in 1..=3 {
+        let (setup, runs) = tree_setup(FanOut { depth_max: 1, parallel, ..FanOut::default() });
+        let root = submit(&runs).run;
+        let (underway, most) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        nested(&setup.runtime, &underway, &most).drain().unwrap();
         let below = runs.lineage(root).unwrap().descendants;
-        let parked: Vec<RunId> = below.iter().filter(|run| run.state == State::Parked).map(|run| run.id).collect();
-        assert_eq!(parked.len(), 2.min(5 - done));
-        let Some(first) = parked.first() else { break };
-        runs.signal(*first, "go", b"").unwrap();
-        done += 1;
+        assert!(below.len() == 5 && below.iter().all(|run| run.outcome() == Some(DONE)));
+        assert_eq!(most.load(Ordering::Relaxed), parallel as usize);
     }
-    assert_eq!(done, 5);
 }
 
 #[test]
@@ -476,6 +481,33 @@ fn the_outcome_of_a_tree_depends_on_what_its_class_says() {
         assert_eq!(report["runs"][1]["parent_run_id"], root.to_string());
         assert_eq!(report["runs"][0]["attempt"], 1);
     }
+}
+
+#[test]
+fn of_many_failures_of_a_tree_the_one_counts_that_ended_first() {
+    let (setup, runs) = tree_setup(FanOut { depth_max: 1, exit: Exit::All, ..FanOut::default() });
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(1), ..Retry::default() };
+    runs.define("fails", &Class { retry, ..Class::new(CREW) }).unwrap();
+    runs.define("waits", &Class { retry: Retry::never(), ..Class::new(CREW) }).unwrap();
+    let root = submit(&runs).run;
+    let mut worker = crew(&setup, |live| match &*live.run().class.to_string() {
+        "fails" => Err(Halt::Failed("twice".into())),
+        "waits" => live.wait_for_signal("never").and_then(|_| well(live)),
+        _ => {
+            for target in ["fails", "waits"] {
+                live.step(target, |step| Ok(step.enqueue(target, params(1).view()).map(|_| Vec::new())?))?;
+            }
+            well(live)
+        }
+    });
+    worker.drain().unwrap();
+    // It is tried again, in a run that is younger than the other's.
+    setup.advance(1000);
+    worker.drain().unwrap();
+    setup.advance(1);
+    runs.cancel(root).unwrap();
+    let tree = runs.tree(root).unwrap();
+    assert_eq!((tree.outcome(), tree.counts()["cancelled"]), (Some(Outcome::ScriptError), 1));
 }
 
 #[test]

@@ -225,6 +225,89 @@ fn gate_is_open_to_others_while_the_class_of_the_one_that_was_called_is_paused()
     assert_eq!(take(&ran), ["paused"]);
 }
 
+#[test]
+fn retry_of_a_paused_class_keeps_nobody_from_its_gate() {
+    let retry = Retry { pause: Duration::from_secs(1), ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { retry, ..Class::new(CREW) });
+    runs.define("other", &Class::new(CREW)).unwrap();
+    runs.submit(&work("bad").one_at_a_time("k")).unwrap();
+    let (mut worker, ran) = scribes(&setup);
+    worker.drain().unwrap();
+    runs.pause("work").unwrap();
+    runs.submit(&Submission::new("other", "free").one_at_a_time("k")).unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["bad"], "the other will be tried again, and is first");
+    setup.advance(1000);
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["free"]);
+    runs.resume("work").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["bad"]);
+}
+
+#[test]
+fn job_that_is_retried_after_its_deadline_has_none_any_more() {
+    type Again = fn(&Runs, RunId) -> Result<Run>;
+    let ways: [Again; 2] = [|runs, run| runs.retry(run), |runs, run| runs.retry_from(run, "begin", None)];
+    for (is_over, again) in [(true, ways[0]), (true, ways[1]), (false, ways[0]), (false, ways[1])] {
+        let (setup, runs) = setup();
+        let deadline = Timestamp(setup.runtime.now().wall.0 + 1000);
+        let job = runs.submit(&work("").deadline(deadline)).unwrap();
+        let mut worker = crew(&setup, |live: &mut LiveRun| {
+            live.step("begin", |_| Ok(Vec::new()))?;
+            live.wait_for_signal("go").and_then(|_| well(live))
+        });
+        worker.drain().unwrap();
+        if is_over {
+            setup.advance(1000);
+            worker.drain().unwrap();
+        }
+        runs.cancel(job.run).unwrap();
+        assert_eq!(outcome(&runs, job.run), Some(if is_over { Outcome::TimedOut } else { Outcome::Cancelled }));
+        let next = again(&runs, job.run).unwrap().id;
+        worker.drain().unwrap();
+        assert_eq!(runs.run(next).unwrap().state, State::Parked);
+        setup.advance(1000);
+        worker.drain().unwrap();
+        assert_eq!(outcome(&runs, next), if is_over { None } else { Some(Outcome::TimedOut) }, "{is_over}");
+    }
+}
+
+/// Of derived work only one may be under way at a time. What waits is not, whatever it waits for.
+#[test]
+fn derived_work_that_waits_lets_others_of_its_tree_pass_and_passes_again_after_them() {
+    let fan_out = FanOut { depth_max: 1, parallel: 1, ..FanOut::default() };
+    let retry = Retry { attempts_max: 2, pause: Duration::from_secs(60), ..Retry::default() };
+    let (setup, runs) = setup_with(&Class { fan_out, retry, ..Class::new(CREW) });
+    let kinds = ["naps", "is told", "fails", "is fine"];
+    kinds.iter().for_each(|kind| runs.define(kind, &runs.class("work").unwrap().unwrap().0).unwrap());
+    let ran = Ran::default();
+    let own = Arc::clone(&ran);
+    let mut worker = crew(&setup, move |live: &mut LiveRun| {
+        let class = live.run().class.to_string();
+        own.lock().unwrap().push(class.clone());
+        match &*class {
+            "naps" => live.sleep_until("nap", Timestamp(live.now().wall.0 + 60_000))?,
+            "is told" => drop(live.wait_for_signal("go")?),
+            "fails" if live.run().attempt() == 1 => return Err(Halt::Failed("once".into())),
+            "work" => kinds.iter().zip(1..).try_for_each(|(kind, number)| ask(live, kind, number).map(drop))?,
+            _ => {}
+        }
+        well(live)
+    });
+    let root = runs.submit(&work("root")).unwrap();
+    worker.drain().unwrap();
+    assert_eq!(take(&ran), ["work", "naps", "is told", "fails", "is fine"]);
+    let told = runs.tree(root.run).unwrap().runs.iter().find(|run| &*run.class == "is told").unwrap().id;
+    runs.signal(told, "go", b"").unwrap();
+    setup.advance(60_000);
+    worker.drain().unwrap();
+    let mut again = take(&ran);
+    again.sort_unstable();
+    assert_eq!(again, ["fails", "is told", "naps"]);
+    assert!(runs.tree(root.run).unwrap().jobs().values().all(|run| run.outcome() == Some(DONE)));
+}
+
 /// Derived work that gave up its place to wait, came back to the gate, and was out of time there, leaves no trace before it.
 #[test]
 fn gate_is_open_to_others_after_a_run_that_stood_before_it_was_out_of_time() {
