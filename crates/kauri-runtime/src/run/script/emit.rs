@@ -370,12 +370,13 @@ impl Gate {
         self.lock().facts()
     }
 
-    /// Says something for the runtime: in any call, and after a terminal event, which is committed last.
+    /// Says something for the runtime: in any call, and after a terminal event, which is committed last. It is not dropped: a script's
+    /// chatter is, and what went wrong is not chatter.
     pub(crate) fn note(&self, event: &Event<'_>) {
         let Ok(draft) = EventDraft::new(event, self.wall()) else { return };
         let now = self.clock.now().mono;
         // A sink that refuses is asked about when the run is sealed.
-        let _refusal = self.lock().ingest.offer(draft, now);
+        let _refusal = self.lock().ingest.insist(draft, now);
     }
 
     /// Commits what waits: so that it is not lost when the run waits.
