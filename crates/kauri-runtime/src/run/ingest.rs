@@ -245,13 +245,7 @@ impl Ingest {
 
     /// Makes room by dropping what may be dropped: the event that comes, else the oldest ones that wait. If that is not enough, what waits is
     /// committed: nothing else is ever lost.
-    fn buffer(
-        &mut self,
-        draft: EventDraft,
-        worth: Worth,
-        bytes_max: usize,
-        now: Mono,
-    ) -> Result<Offered, SinkError> {
+    fn buffer(&mut self, draft: EventDraft, worth: Worth, bytes_max: usize, now: Mono) -> Result<Offered, SinkError> {
         let fits = |ingest: &Self| ingest.bytes + draft.bytes() <= bytes_max;
         if !fits(self) && worth == Worth::MayGo {
             self.tally.drop_one(draft.kind);

@@ -299,6 +299,12 @@ impl Session {
         self.ended.map(|(terminal, _)| terminal)
     }
 
+    /// Whether the executor has said how the run ends, and its own result: nothing that it still says is taken.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.ended.is_some() && self.result.is_some()
+    }
+
     /// The end: no more bytes come. `rest` bytes of a frame were left, which is fine after a terminal event and a fault before.
     ///
     /// The terminal event decides, whatever came after it. Without one, a result and an exit code that agree do; else the executor has crashed.

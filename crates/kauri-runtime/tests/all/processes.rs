@@ -27,11 +27,11 @@ use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
 
-fn id() -> RunId {
+pub(crate) fn id() -> RunId {
     RunId::from_parts(Timestamp(7), [7; 10])
 }
 
-fn shell(script: &str) -> Process {
+pub(crate) fn shell(script: &str) -> Process {
     Process::new(["sh", "-c", script])
 }
 
@@ -130,12 +130,12 @@ impl<F: FnMut(&str) + Send> EventSink for Acting<F> {
 }
 
 /// Whether a process is gone, or only waits to be reaped by whoever has it now.
-fn is_gone(pid: &str) -> bool {
+pub(crate) fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.rsplit(')').next().unwrap().trim_start().starts_with('Z')
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..6_000 {
         if is_so() {
             return;
@@ -227,7 +227,7 @@ fn nothing_begins_once_everything_is_stopped() {
 }
 
 /// A file of these frames, to be said by `cat`.
-fn frames(name: &str, frames: &[RunFrame<'_>]) -> PathBuf {
+pub(crate) fn frames(name: &str, frames: &[RunFrame<'_>]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("frames-{name}-{}", std::process::id()));
     let mut bytes = Vec::new();
     frames.iter().for_each(|frame| frame.append_to(&mut bytes).unwrap());
@@ -244,7 +244,7 @@ fn framed(name: &str, said: &[RunFrame<'_>], then: &str) -> (Report, Vec<(String
     found
 }
 
-fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
+pub(crate) fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
     event_of("0.1.0", run_id, seq, event_type, payload)
 }
 

@@ -53,6 +53,11 @@ impl Framed {
         self.answers.is_full()
     }
 
+    /// Whether the command has said how the run ends, and its last.
+    pub(super) const fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
     /// The command reads no answers any more.
     pub(super) fn give_up_answers(&self) {
         self.answers.give_up();
@@ -82,7 +87,7 @@ impl Framed {
                 Heard::Event(_, Event::Artifact { artifact_id, name, content_type, size_bytes }) => {
                     if let Some(writer) = self.open.remove(artifact_id) {
                         let kept = writer.commit(size_bytes)?;
-                        cx.emit().artifact(artifact_id, name, content_type, kept)?;
+                        said(cx.emit().artifact(artifact_id, name, content_type, kept))?;
                     }
                 }
                 Heard::Event(_, event) => said(cx.emit().say(&event))?,
