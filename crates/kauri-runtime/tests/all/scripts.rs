@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
 use kauri_runtime::run::script::{
-    Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Executor, Held, Hook, Hooks, LoadError, Phase, Plan,
-    Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, Verdict, execute,
+    Call, Called, Cancel, Cause, Context, Crew, Deadlines, EmitError, Executor, Held, Hook, Hooks, LoadError, Phase,
+    Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, Verdict, execute,
 };
 use kauri_runtime::run::{
     Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, Outcome, SinkError,
@@ -677,10 +677,10 @@ fn cancelled_script_that_hangs_is_left_alone() {
 struct Slow {
     begun: Sender<()>,
     may_go: Mutex<Receiver<()>>,
-    released: Sender<()>,
+    released: Sender<Result<(), Cause>>,
 }
 
-struct SlowHeld(Sender<()>);
+struct SlowHeld(Sender<Result<(), Cause>>);
 
 impl Resource for Slow {
     fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
@@ -691,8 +691,8 @@ impl Resource for Slow {
 }
 
 impl Held for SlowHeld {
-    fn release(&self, _: &Stop) -> Result<(), ScriptError> {
-        self.0.send(()).unwrap();
+    fn release(&self, stop: &Stop) -> Result<(), ScriptError> {
+        self.0.send(stop.check()).unwrap();
         Ok(())
     }
 }
@@ -739,7 +739,7 @@ fn resource_that_comes_too_late_is_released_by_whoever_brings_it() {
     cancel.wake();
     assert_eq!(report.recv().unwrap().verdict.unwrap().outcome, Outcome::TimedOut);
     go.send(()).unwrap();
-    is_released.recv().unwrap();
+    assert_eq!(is_released.recv().unwrap(), Ok(()), "it has its own time for that");
     assert!(is_released.recv().is_err(), "once");
 }
 
