@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
-use kauri_runtime::Policy;
 use kauri_runtime::run::script::{Cancel, Deadlines, Groups, Plan, Process, Protocol, Report, RunInfo, execute};
 use kauri_runtime::run::{
     Appended, Artifacts, Class, EventDraft, EventSink, Files, MemorySink, Outcome, Runs, Scripted, SinkError,
     Submission,
 };
 use kauri_runtime::testing::VirtualClock;
+use kauri_runtime::Policy;
 use kauri_wire::pack::{Map, MapBuf};
 use kauri_wire::run::{
     ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus, StepAnswer,
@@ -421,6 +421,24 @@ fn put_all(name: &str, (puts, answers): (Vec<u8>, usize), how: &str) -> Outcome 
 
 fn too_long() -> String {
     "x".repeat(214)
+}
+
+#[test]
+fn file_without_a_name_or_a_type_is_refused_alone() {
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let run_id = id().to_string();
+    for (name, filename, content_type) in [("no-name", "", "text/plain"), ("no-type", "a.txt", "")] {
+        let why = files.put(id(), filename, content_type, b"x").unwrap_err().to_string();
+        let refused = RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: false, error: Some(&why) });
+        let expected = frames(&format!("{name}-answer"), &[refused]);
+        let length = bytes_of(&refused).len();
+        let then = format!("read job; timeout 30 head -c {length} | cmp - {}", expected.display());
+        let file = RunFrame::FileWrite(FileWrite { write_id: 1, filename, content_type, data: b"x" });
+        let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+        let (report, _) = framed(name, &[file, done], &then);
+        std::fs::remove_file(expected).unwrap();
+        assert_eq!((outcome(&report), report.is_disputed), (DONE, false), "{name}");
+    }
 }
 
 /// Why a file of such a name is not kept.
