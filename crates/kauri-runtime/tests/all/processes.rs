@@ -13,8 +13,8 @@ use kauri_runtime::run::{
     Submission,
 };
 use kauri_runtime::testing::VirtualClock;
-use kauri_runtime::Policy;
-use kauri_wire::pack::{Map, MapBuf};
+use kauri_runtime::{Clock as _, Policy};
+use kauri_wire::pack::{Map, MapBuf, Value as Pack};
 use kauri_wire::run::{
     ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus, StepAnswer,
     StepRequest, StepStatus, StepWish,
@@ -298,6 +298,44 @@ fn frames_are_held_against_the_contract_and_said() {
     let failed = RunResult { status, message, error_type: Some("http_503"), stack: None, proxy_used: None };
     let (report, _) = framed("failed", &[first, RunFrame::RunResult(failed)], "exit 1");
     assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "the shop is closed".to_owned()));
+}
+
+#[test]
+fn event_is_kept_as_it_came_with_its_moment_and_keys_that_we_do_not_know() {
+    let run_id = id().to_string();
+    let (mut checkpoint, mut artifact) = (MapBuf::new(), MapBuf::new());
+    checkpoint.put("checkpoint_id", "half").put("cursor", "page=7");
+    artifact.put("artifact_id", "a").put("name", "a.txt").put("content_type", "text/plain").put("size_bytes", 1_u64);
+    artifact.put("sha256", "a lie").put("width", 640_u64);
+    let said = |ts: &'static str, frame| match frame {
+        RunFrame::Event(envelope) => RunFrame::Event(Envelope { ts, ..envelope }),
+        other => other,
+    };
+    let path = frames(
+        "as-it-came",
+        &[
+            said("1970-01-01T01:00:00.0079+01:00", event(&run_id, 1, EventType::Checkpoint, checkpoint.view())),
+            RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"x" }),
+            said("yesterday", event(&run_id, 2, EventType::Artifact, artifact.view())),
+            event(&run_id, 3, EventType::RunComplete, Map::EMPTY),
+        ],
+    );
+    let (sink, clock) = (MemorySink::default(), Arc::new(VirtualClock::default()));
+    let (heard, files) = (clock.now().wall.0, Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap()));
+    let mut process = shell(&format!("cat {}", path.display())).protocol(Protocol::Frames);
+    let plan = Plan::new(id(), Value::Null, clock).files(files);
+    let report = execute(plan, &mut process, Box::new(sink.clone()), |_| Ok(()));
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(outcome(&report), DONE);
+    let (events, word) = (sink.events(), |event: &EventDraft, key: &str| {
+        let payload = Map::decode(&event.payload).unwrap();
+        assert_eq!(payload.iter().filter(|(found, _)| *found == Pack::Str(key)).count(), 1);
+        format!("{:?}", payload.get(key).unwrap())
+    });
+    assert_eq!((events[0].ts, word(&events[0], "cursor")), (7, "Str(\"page=7\")".to_owned()));
+    // What is no moment is the moment at which it was heard.
+    assert_eq!((events[1].ts, word(&events[1], "width")), (heard, "Uint(640)".to_owned()));
+    assert_ne!(word(&events[1], "sha256"), "Str(\"a lie\")");
 }
 
 #[test]
