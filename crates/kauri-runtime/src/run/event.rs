@@ -151,6 +151,11 @@ fn iso(millis: i64) -> String {
         .map_or_else(|_| millis.to_string(), |stamp| stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
+/// The moment that a text in ISO 8601 names, with `Z` or an offset: in milliseconds since the Unix epoch.
+pub(super) fn moment(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}
+
 /// A map as JSON.
 pub(super) fn map(map: &Map<'_>) -> Json {
     let name = |key: &Value<'_>| match key {
@@ -201,10 +206,7 @@ pub(super) fn artifact(row: &[u8]) -> Option<(Digest, u64)> {
         return None;
     }
     let payload = Map::decode(row.get(9..)?).ok()?;
-    let size_bytes = match payload.get("size_bytes") {
-        Some(Value::Uint(size)) => size,
-        _ => 0,
-    };
+    let size_bytes = payload.get("size_bytes").and_then(|size| size.as_uint()).unwrap_or(0);
     Digest::named_in(payload).map(|digest| (digest, size_bytes))
 }
 

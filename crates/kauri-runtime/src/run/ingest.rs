@@ -75,6 +75,13 @@ impl Tally {
     }
 }
 
+/// Whether an event is dropped where there is no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    MayGo,
+    Stays,
+}
+
 /// Events on their way to a sink.
 ///
 /// ```
@@ -138,12 +145,25 @@ impl Ingest {
     /// # Errors
     /// What the sink said, now or earlier.
     pub fn offer(&mut self, draft: EventDraft, now: Mono) -> Result<Offered, SinkError> {
+        let worth = if draft.kind.is_droppable() { Worth::MayGo } else { Worth::Stays };
+        self.take(draft, worth, now)
+    }
+
+    /// Takes an event that is not dropped, whatever its kind.
+    ///
+    /// # Errors
+    /// What the sink said, now or earlier.
+    pub fn insist(&mut self, draft: EventDraft, now: Mono) -> Result<Offered, SinkError> {
+        self.take(draft, Worth::Stays, now)
+    }
+
+    fn take(&mut self, draft: EventDraft, worth: Worth, now: Mono) -> Result<Offered, SinkError> {
         self.check()?;
         match self.policy {
             Ingestion::Strict => self.append(&[draft]).map(|()| Offered::Committed),
-            Ingestion::Buffered { bytes_max } => self.buffer(draft, bytes_max, now),
+            Ingestion::Buffered { bytes_max } => self.buffer(draft, worth, bytes_max, now),
             Ingestion::Streaming { events_max, bytes_max, .. } => {
-                self.push(draft, now);
+                self.push(draft, Worth::Stays, now);
                 let full = self.events >= events_max || self.bytes >= bytes_max || self.is_due(now);
                 if full { self.flush().map(|()| Offered::Committed) } else { Ok(Offered::Waits) }
             }
@@ -225,30 +245,31 @@ impl Ingest {
 
     /// Makes room by dropping what may be dropped: the event that comes, else the oldest ones that wait. If that is not enough, what waits is
     /// committed: nothing else is ever lost.
-    fn buffer(&mut self, draft: EventDraft, bytes_max: usize, now: Mono) -> Result<Offered, SinkError> {
+    fn buffer(&mut self, draft: EventDraft, worth: Worth, bytes_max: usize, now: Mono) -> Result<Offered, SinkError> {
         let fits = |ingest: &Self| ingest.bytes + draft.bytes() <= bytes_max;
-        if !fits(self) && draft.kind.is_droppable() {
+        if !fits(self) && worth == Worth::MayGo {
             self.tally.drop_one(draft.kind);
             return Ok(Offered::Dropped);
         }
-        while !fits(self) && self.drop_oldest() {}
+        // For one that no room is enough for, everything is committed: then nothing has to go.
+        while draft.bytes() <= bytes_max && !fits(self) && self.drop_oldest() {}
         if !fits(self) {
             self.flush()?;
         }
         if !fits(self) {
             return self.append(&[draft]).map(|()| Offered::Committed);
         }
-        self.push(draft, now);
+        self.push(draft, worth, now);
         Ok(Offered::Waits)
     }
 
-    fn push(&mut self, draft: EventDraft, now: Mono) {
+    fn push(&mut self, draft: EventDraft, worth: Worth, now: Mono) {
         if self.events == 0 {
             self.since = now;
         }
         self.bytes += draft.bytes();
         self.events += 1;
-        if draft.kind.is_droppable() && matches!(self.policy, Ingestion::Buffered { .. }) {
+        if worth == Worth::MayGo {
             self.droppable.push_back(self.waiting.len());
         }
         self.waiting.push_back(Some(draft));

@@ -106,7 +106,7 @@ pub use keep::{Passed, Removal, SweptRuns};
 pub use live::{Halt, LiveRun};
 pub use memory::MemorySink;
 pub use outcome::{Origin, Outcome, Outcomes, State};
-pub use pipe::Pipe;
+pub use pipe::{Pipe, Unread};
 pub use report::{RUN_ROWS, RunReport, RunRows};
 pub(crate) use row::resting;
 pub use row::{Run, chain};

@@ -1,6 +1,7 @@
 //! Run frames out of a stream of bytes, however it is cut into pieces.
 
 use kauri_wire::WireError;
+use kauri_wire::pack::{Map, Value};
 use kauri_wire::run::{PREFIX_BYTES, RunFrame, frame_length};
 
 /// Bytes that came through a pipe, and the frames in them.
@@ -41,26 +42,48 @@ impl Pipe {
     }
 
     /// The next frame that is whole.
-    pub fn next_frame(&mut self) -> Option<Result<RunFrame<'_>, WireError>> {
+    pub fn next_frame(&mut self) -> Option<Result<RunFrame<'_>, Unread<'_>>> {
         if let Some(error) = self.broken {
-            return Some(Err(error));
+            return Some(Err(error.into()));
         }
         let (prefix, rest) = self.bytes.get(self.at..)?.split_first_chunk::<PREFIX_BYTES>()?;
         let length = match frame_length(*prefix) {
             Ok(length) => length,
             Err(error) => {
                 self.broken = Some(error);
-                return Some(Err(error));
+                return Some(Err(error.into()));
             }
         };
         let body = rest.get(..length)?;
         self.at += PREFIX_BYTES + length;
-        Some(RunFrame::decode(body))
+        Some(RunFrame::decode(body).map_err(|error| Unread { error, version: version_in(body) }))
     }
 
     /// How many bytes wait for the rest of their frame.
     #[must_use]
     pub fn rest(&self) -> usize {
         self.bytes.len() - self.at
+    }
+}
+
+/// A frame that could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unread<'a> {
+    /// Why not.
+    pub error: WireError,
+    /// The version of the contract that it names, if it names one: one of another contract may well say what we do not know.
+    pub version: Option<&'a str>,
+}
+
+impl From<WireError> for Unread<'_> {
+    fn from(error: WireError) -> Self {
+        Self { error, version: None }
+    }
+}
+
+fn version_in(body: &[u8]) -> Option<&str> {
+    match Map::decode(body).ok()?.get("contract_version")? {
+        Value::Str(version) => Some(version),
+        _ => None,
     }
 }

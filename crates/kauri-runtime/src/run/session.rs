@@ -19,6 +19,7 @@ use kauri_wire::run::{ArtifactChunk, Envelope, Event, FileWrite, RunFrame, RunRe
 use super::artifact::ARTIFACT_BYTES_MAX;
 use super::contract::Contract;
 use super::outcome::Outcome;
+use super::pipe::Unread;
 use super::script::Terminal;
 
 /// How many artifacts may be on their way at once.
@@ -273,11 +274,11 @@ impl Session {
     ///
     /// # Errors
     /// Why it is refused. After a [fatal](Refusal::is_fatal) refusal every frame is refused with the same.
-    pub fn hear<'a>(&mut self, frame: Result<RunFrame<'a>, WireError>) -> Result<Heard<'a>, Refusal> {
+    pub fn hear<'a>(&mut self, frame: Result<RunFrame<'a>, Unread<'a>>) -> Result<Heard<'a>, Refusal> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
-        let heard = frame.map_err(Refusal::Frame).and_then(|frame| self.take(frame));
+        let heard = frame.map_err(|unread| self.misread(unread)).and_then(|frame| self.take(frame));
         if let Err(refusal) = &heard {
             match refusal.is_fatal() {
                 true => self.fault = Some(refusal.clone()),
@@ -297,6 +298,12 @@ impl Session {
     #[must_use]
     pub fn terminal(&self) -> Option<Terminal> {
         self.ended.map(|(terminal, _)| terminal)
+    }
+
+    /// Whether the executor has said how the run ends, and its own result: nothing that it still says is taken.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.ended.is_some() && self.result.is_some()
     }
 
     /// The end: no more bytes come. `rest` bytes of a frame were left, which is fine after a terminal event and a fault before.
@@ -363,12 +370,24 @@ impl Session {
         Ok(Heard::Event(envelope, event))
     }
 
+    /// What it means that a frame could not be read.
+    fn misread(&self, unread: Unread<'_>) -> Refusal {
+        let foreign = unread.version.and_then(|version| self.check_version(version).err());
+        foreign.unwrap_or(Refusal::Frame(unread.error))
+    }
+
+    fn check_version(&self, found: &str) -> Result<(), Refusal> {
+        let expected = self.of.contract;
+        match found.parse().is_ok_and(|writer| expected.understands(writer)) {
+            true => Ok(()),
+            false => Err(Refusal::Version { expected, found: found.chars().take(80).collect() }),
+        }
+    }
+
     /// Whether the event is of this run. The version comes first: what follows is read by its rules.
     fn check_identity(&self, envelope: &Envelope<'_>) -> Result<(), Refusal> {
-        let (of, version) = (&self.of, envelope.contract_version);
-        if !version.parse().is_ok_and(|writer| of.contract.understands(writer)) {
-            return Err(Refusal::Version { expected: of.contract, found: version.chars().take(80).collect() });
-        }
+        self.check_version(envelope.contract_version)?;
+        let of = &self.of;
         let (run, attempt) = (Some(&*of.run_id), envelope.attempt.to_string());
         let own_attempt = of.attempt.to_string();
         check_same("run", run, Some(envelope.run_id))?;

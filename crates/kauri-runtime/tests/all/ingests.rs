@@ -60,10 +60,30 @@ fn size(draft: &EventDraft) -> usize {
     draft.payload.capacity() + size_of::<EventDraft>()
 }
 
+/// How an event is given to be taken.
+#[derive(Clone, Copy, PartialEq)]
+enum Given {
+    Offered,
+    Insisted,
+}
+
+impl Given {
+    fn may_drop(self, draft: &EventDraft) -> bool {
+        self == Self::Offered && draft.kind.is_droppable()
+    }
+
+    fn to(self, ingest: &mut Ingest, draft: EventDraft, now: Mono) -> Result<Offered, SinkError> {
+        match self {
+            Self::Offered => ingest.offer(draft, now),
+            Self::Insisted => ingest.insist(draft, now),
+        }
+    }
+}
+
 /// The policies as one would explain them.
 #[derive(Default)]
 struct Model {
-    waiting: Vec<EventDraft>,
+    waiting: Vec<(EventDraft, Given)>,
     since: Mono,
     commits: Vec<Vec<EventDraft>>,
     dropped: BTreeMap<&'static str, u64>,
@@ -71,23 +91,23 @@ struct Model {
 
 impl Model {
     fn bytes(&self) -> usize {
-        self.waiting.iter().map(size).sum()
+        self.waiting.iter().map(|(draft, _)| size(draft)).sum()
     }
 
     fn flush(&mut self) {
         if !self.waiting.is_empty() {
-            self.commits.push(std::mem::take(&mut self.waiting));
+            self.commits.push(std::mem::take(&mut self.waiting).into_iter().map(|(draft, _)| draft).collect());
         }
     }
 
-    fn wait(&mut self, draft: EventDraft, now: Mono) {
+    fn wait(&mut self, draft: EventDraft, given: Given, now: Mono) {
         if self.waiting.is_empty() {
             self.since = now;
         }
-        self.waiting.push(draft);
+        self.waiting.push((draft, given));
     }
 
-    fn offer(&mut self, policy: Ingestion, draft: EventDraft, now: Mono) -> Offered {
+    fn take(&mut self, policy: Ingestion, draft: EventDraft, given: Given, now: Mono) -> Offered {
         match policy {
             Ingestion::Strict => {
                 self.commits.push(vec![draft]);
@@ -95,14 +115,15 @@ impl Model {
             }
             Ingestion::Buffered { bytes_max } => {
                 let room = |model: &Self| model.bytes() + size(&draft) <= bytes_max;
-                if !room(self) && draft.kind.is_droppable() {
+                if !room(self) && given.may_drop(&draft) {
                     *self.dropped.entry(draft.kind.as_str()).or_default() += 1;
                     return Offered::Dropped;
                 }
-                while !room(self)
-                    && let Some(oldest) = self.waiting.iter().position(|it| it.kind.is_droppable())
+                while size(&draft) <= bytes_max
+                    && !room(self)
+                    && let Some(oldest) = self.waiting.iter().position(|(it, given)| given.may_drop(it))
                 {
-                    *self.dropped.entry(self.waiting.remove(oldest).kind.as_str()).or_default() += 1;
+                    *self.dropped.entry(self.waiting.remove(oldest).0.kind.as_str()).or_default() += 1;
                 }
                 if !room(self) {
                     self.flush();
@@ -111,11 +132,11 @@ impl Model {
                     self.commits.push(vec![draft]);
                     return Offered::Committed;
                 }
-                self.wait(draft, now);
+                self.wait(draft, given, now);
                 Offered::Waits
             }
             Ingestion::Streaming { events_max, bytes_max, interval } => {
-                self.wait(draft, now);
+                self.wait(draft, given, now);
                 let is_old = interval.is_some_and(|interval| self.since + interval <= now);
                 if self.waiting.len() >= events_max || self.bytes() >= bytes_max || is_old {
                     self.flush();
@@ -151,8 +172,9 @@ fn compare(policy: Ingestion, seed: u64) {
             // Now and then the same again, to the last byte: it is another event all the same.
             let draft = last.take().filter(|_| rng.below(3) == 0).unwrap_or_else(|| event(&mut rng, number));
             last = Some(draft.clone());
-            let offered = ingest.offer(draft.clone(), now).unwrap();
-            assert_eq!(offered, model.offer(policy, draft, now), "{policy:?} seed {seed} event {number}");
+            let given = if rng.below(10) == 0 { Given::Insisted } else { Given::Offered };
+            let offered = given.to(&mut ingest, draft.clone(), now).unwrap();
+            assert_eq!(offered, model.take(policy, draft, given, now), "{policy:?} seed {seed} event {number}");
         }
         assert_eq!(ingest.waiting_bytes(), model.bytes(), "{policy:?} seed {seed} event {number}");
         if let Ingestion::Buffered { bytes_max } = policy {

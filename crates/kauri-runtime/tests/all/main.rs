@@ -31,6 +31,7 @@ mod scripts;
 mod senders;
 mod sessions;
 mod setup;
+mod stubborn;
 mod substrates;
 mod threads;
 mod timers;

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
-use kauri_runtime::Policy;
 use kauri_runtime::run::script::{Cancel, Deadlines, Groups, Plan, Process, Protocol, Report, RunInfo, execute};
 use kauri_runtime::run::{
     Appended, Artifacts, Class, EventDraft, EventSink, Files, MemorySink, Outcome, Runs, Scripted, SinkError,
     Submission,
 };
 use kauri_runtime::testing::VirtualClock;
-use kauri_wire::pack::{Map, MapBuf};
+use kauri_runtime::{Clock as _, Policy};
+use kauri_wire::pack::{Map, MapBuf, Value as Pack};
 use kauri_wire::run::{
     ArtifactChunk, Envelope, Event, EventType, FileWrite, FileWriteAck, RunFrame, RunResult, RunStatus, StepAnswer,
     StepRequest, StepStatus, StepWish,
@@ -27,11 +27,11 @@ use crate::setup::Setup;
 
 const DONE: Outcome = Outcome::Success { skipped: false };
 
-fn id() -> RunId {
+pub(crate) fn id() -> RunId {
     RunId::from_parts(Timestamp(7), [7; 10])
 }
 
-fn shell(script: &str) -> Process {
+pub(crate) fn shell(script: &str) -> Process {
     Process::new(["sh", "-c", script])
 }
 
@@ -130,12 +130,12 @@ impl<F: FnMut(&str) + Send> EventSink for Acting<F> {
 }
 
 /// Whether a process is gone, or only waits to be reaped by whoever has it now.
-fn is_gone(pid: &str) -> bool {
+pub(crate) fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.rsplit(')').next().unwrap().trim_start().starts_with('Z')
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..6_000 {
         if is_so() {
             return;
@@ -227,7 +227,7 @@ fn nothing_begins_once_everything_is_stopped() {
 }
 
 /// A file of these frames, to be said by `cat`.
-fn frames(name: &str, frames: &[RunFrame<'_>]) -> PathBuf {
+pub(crate) fn frames(name: &str, frames: &[RunFrame<'_>]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("frames-{name}-{}", std::process::id()));
     let mut bytes = Vec::new();
     frames.iter().for_each(|frame| frame.append_to(&mut bytes).unwrap());
@@ -244,7 +244,7 @@ fn framed(name: &str, said: &[RunFrame<'_>], then: &str) -> (Report, Vec<(String
     found
 }
 
-fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
+pub(crate) fn event<'a>(run_id: &'a str, seq: u64, event_type: EventType, payload: Map<'a>) -> RunFrame<'a> {
     event_of("0.1.0", run_id, seq, event_type, payload)
 }
 
@@ -298,6 +298,44 @@ fn frames_are_held_against_the_contract_and_said() {
     let failed = RunResult { status, message, error_type: Some("http_503"), stack: None, proxy_used: None };
     let (report, _) = framed("failed", &[first, RunFrame::RunResult(failed)], "exit 1");
     assert_eq!((outcome(&report), error(&report)), (Outcome::ScriptError, "the shop is closed".to_owned()));
+}
+
+#[test]
+fn event_is_kept_as_it_came_with_its_moment_and_keys_that_we_do_not_know() {
+    let run_id = id().to_string();
+    let (mut checkpoint, mut artifact) = (MapBuf::new(), MapBuf::new());
+    checkpoint.put("checkpoint_id", "half").put("cursor", "page=7");
+    artifact.put("artifact_id", "a").put("name", "a.txt").put("content_type", "text/plain").put("size_bytes", 1_u64);
+    artifact.put("sha256", "a lie").put("width", 640_u64);
+    let said = |ts: &'static str, frame| match frame {
+        RunFrame::Event(envelope) => RunFrame::Event(Envelope { ts, ..envelope }),
+        other => other,
+    };
+    let path = frames(
+        "as-it-came",
+        &[
+            said("1970-01-01T01:00:00.0079+01:00", event(&run_id, 1, EventType::Checkpoint, checkpoint.view())),
+            RunFrame::ArtifactChunk(ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"x" }),
+            said("yesterday", event(&run_id, 2, EventType::Artifact, artifact.view())),
+            event(&run_id, 3, EventType::RunComplete, Map::EMPTY),
+        ],
+    );
+    let (sink, clock) = (MemorySink::default(), Arc::new(VirtualClock::default()));
+    let (heard, files) = (clock.now().wall.0, Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap()));
+    let mut process = shell(&format!("cat {}", path.display())).protocol(Protocol::Frames);
+    let plan = Plan::new(id(), Value::Null, clock).files(files);
+    let report = execute(plan, &mut process, Box::new(sink.clone()), |_| Ok(()));
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(outcome(&report), DONE);
+    let (events, word) = (sink.events(), |event: &EventDraft, key: &str| {
+        let payload = Map::decode(&event.payload).unwrap();
+        assert_eq!(payload.iter().filter(|(found, _)| *found == Pack::Str(key)).count(), 1);
+        format!("{:?}", payload.get(key).unwrap())
+    });
+    assert_eq!((events[0].ts, word(&events[0], "cursor")), (7, "Str(\"page=7\")".to_owned()));
+    // What is no moment is the moment at which it was heard.
+    assert_eq!((events[1].ts, word(&events[1], "width")), (heard, "Uint(640)".to_owned()));
+    assert_ne!(word(&events[1], "sha256"), "Str(\"a lie\")");
 }
 
 #[test]
@@ -421,6 +459,24 @@ fn put_all(name: &str, (puts, answers): (Vec<u8>, usize), how: &str) -> Outcome 
 
 fn too_long() -> String {
     "x".repeat(214)
+}
+
+#[test]
+fn file_without_a_name_or_a_type_is_refused_alone() {
+    let files = Files::new(Artifacts::open(Arc::new(MemoryDisk::new())).unwrap());
+    let run_id = id().to_string();
+    for (name, filename, content_type) in [("no-name", "", "text/plain"), ("no-type", "a.txt", "")] {
+        let why = files.put(id(), filename, content_type, b"x").unwrap_err().to_string();
+        let refused = RunFrame::FileWriteAck(FileWriteAck { write_id: 1, ok: false, error: Some(&why) });
+        let expected = frames(&format!("{name}-answer"), &[refused]);
+        let length = bytes_of(&refused).len();
+        let then = format!("read job; timeout 30 head -c {length} | cmp - {}", expected.display());
+        let file = RunFrame::FileWrite(FileWrite { write_id: 1, filename, content_type, data: b"x" });
+        let done = event(&run_id, 1, EventType::RunComplete, Map::EMPTY);
+        let (report, _) = framed(name, &[file, done], &then);
+        std::fs::remove_file(expected).unwrap();
+        assert_eq!((outcome(&report), report.is_disputed), (DONE, false), "{name}");
+    }
 }
 
 /// Why a file of such a name is not kept.

@@ -356,6 +356,19 @@ fn what_a_process_says_is_in_the_run_with_its_artifacts_and_files() {
 }
 
 #[test]
+fn size_of_an_artifact_counts_however_a_process_writes_the_number() {
+    let wrote: fn(&RunInfo) -> Vec<u8> = |run| {
+        let mut artifact = MapBuf::new();
+        artifact.put("artifact_id", "a").put("name", "a.txt").put("content_type", "text/plain").put("size_bytes", 12.0);
+        let chunk = ArtifactChunk { artifact_id: "a", seq: 1, is_last: true, data: b"twelve pears" };
+        let events = [(EventType::Artifact, artifact), (EventType::RunComplete, MapBuf::new())];
+        frames(run, &events, &[RunFrame::ArtifactChunk(chunk)])
+    };
+    let (run, ..) = run_process(wrote, ProcessExit::Code(0));
+    assert_eq!((run.outcome(), run.artifact_bytes), (Some(DONE), 12));
+}
+
+#[test]
 fn process_that_dies_or_breaks_the_contract_is_a_crash_and_what_it_said_before_stays() {
     let says_one: fn(&RunInfo) -> Vec<u8> = |run| frames(run, &[item()], &[]);
     let breaks: fn(&RunInfo) -> Vec<u8> = |run| [frames(run, &[item()], &[]), frames(run, &[item()], &[])].concat();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kauri_disk::MemoryDisk;
 use kauri_runtime::run::script::{
-    Call, Called, Cancel, Context, Crew, Deadlines, EmitError, Executor, Held, Hook, Hooks, LoadError, Phase, Plan,
-    Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, Verdict, execute,
+    Call, Called, Cancel, Cause, Context, Crew, Deadlines, EmitError, Executor, Held, Hook, Hooks, LoadError, Phase,
+    Plan, Prepared, Report, Resource, RunInfo, Rust, Script, ScriptError, Stop, TerminalSignal, Verdict, execute,
 };
 use kauri_runtime::run::{
     Appended, Artifacts, Digest, EventDraft, EventSink, Files, Ingestion, KeepError, Outcome, SinkError,
@@ -372,6 +372,36 @@ fn swallowed_errors_are_told_as_events_and_in_the_report() {
 }
 
 #[test]
+fn swallowed_error_is_told_as_an_event_also_where_there_is_no_room_for_log_events() {
+    let mut script = Parts::new(|cx| {
+        for _ in 0..100 {
+            cx.emit().checkpoint("so it goes", None)?;
+            cx.emit().log_info("and on")?;
+        }
+        Ok(())
+    });
+    script.before_terminal = Some(Box::new(|_, _| Err("the hook fails".into())));
+    let ran = run(plan(Value::Null).ingestion(Ingestion::Buffered { bytes_max: 1 << 10 }), script);
+    assert!(ran.report.tally.dropped["log"] > 0, "the script's own were dropped");
+    let events = ran.kept.events.lock().unwrap();
+    let told = events.iter().filter(|event| shown(event).contains("the hook fails")).count();
+    assert_eq!((ran.report.swallowed.len(), told), (1, 1));
+}
+
+#[test]
+fn event_that_no_room_is_enough_for_drops_nothing() {
+    let script = Parts::new(|cx| {
+        cx.emit().log_info("one")?;
+        cx.emit().log_info("two")?;
+        // Everything that waits is committed for it anyway.
+        Ok(cx.emit().checkpoint("large", Some(&"x".repeat(4_000)))?)
+    });
+    let ran = run(plan(Value::Null).ingestion(Ingestion::Buffered { bytes_max: 1 << 10 }), script);
+    assert_eq!(ran.kept.kinds(), [EventType::Log, EventType::Log, EventType::Checkpoint]);
+    assert_eq!(ran.report.tally.dropped_total(), 0);
+}
+
+#[test]
 fn nothing_can_be_said_after_a_terminal_event_and_what_is_tried_is_counted() {
     let mut script = Parts::new(|cx| {
         cx.emit().run_complete(None)?;
@@ -647,10 +677,10 @@ fn cancelled_script_that_hangs_is_left_alone() {
 struct Slow {
     begun: Sender<()>,
     may_go: Mutex<Receiver<()>>,
-    released: Sender<()>,
+    released: Sender<Result<(), Cause>>,
 }
 
-struct SlowHeld(Sender<()>);
+struct SlowHeld(Sender<Result<(), Cause>>);
 
 impl Resource for Slow {
     fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
@@ -661,8 +691,8 @@ impl Resource for Slow {
 }
 
 impl Held for SlowHeld {
-    fn release(&self, _: &Stop) -> Result<(), ScriptError> {
-        self.0.send(()).unwrap();
+    fn release(&self, stop: &Stop) -> Result<(), ScriptError> {
+        self.0.send(stop.check()).unwrap();
         Ok(())
     }
 }
@@ -709,7 +739,7 @@ fn resource_that_comes_too_late_is_released_by_whoever_brings_it() {
     cancel.wake();
     assert_eq!(report.recv().unwrap().verdict.unwrap().outcome, Outcome::TimedOut);
     go.send(()).unwrap();
-    is_released.recv().unwrap();
+    assert_eq!(is_released.recv().unwrap(), Ok(()), "it has its own time for that");
     assert!(is_released.recv().is_err(), "once");
 }
 

@@ -173,6 +173,41 @@ fn another_major_version_or_a_newer_minor_one_is_a_mismatch() {
     refuses(&of("r", 0), &strange, 0, &refusal, Outcome::VersionMismatch);
 }
 
+/// A frame of this map.
+fn framed(map: &MapBuf) -> Vec<u8> {
+    let body = map.view().encode();
+    [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
+}
+
+#[test]
+fn frame_of_another_contract_is_a_mismatch_also_if_it_looks_different() {
+    let unknown = |version: &str| {
+        let mut envelope = MapBuf::new();
+        envelope.put("contract_version", version).put("event_id", "e").put("run_id", "r").put("seq", 1_u64);
+        envelope.put("type", "progress").put("ts", "now").put("payload", Map::EMPTY).put("attempt", 1_u64);
+        framed(&envelope)
+    };
+    let bare = |version: &str| {
+        let mut envelope = MapBuf::new();
+        envelope.put("contract_version", version).put("type", "item");
+        framed(&envelope)
+    };
+    let ours = |major, minor| SessionOf { contract: Contract { major, minor }, ..of("r", 0) };
+    for (ours, version) in [(ours(0, 1), "1.0.0"), (ours(0, 1), "0.2.0"), (ours(1, 0), "0.1.0"), (ours(0, 1), "latest")]
+    {
+        let refusal = Refusal::Version { expected: ours.contract, found: version.to_owned() };
+        for bytes in [unknown(version), bare(version)] {
+            refuses(&ours, &bytes, 0, &refusal, Outcome::VersionMismatch);
+        }
+    }
+    // In our own contract, it is a fault of whoever says so.
+    for bytes in [unknown("0.1.0"), bare("0.1.0")] {
+        let heard = listen(of("r", 0), &bytes, 7, ProcessExit::Code(0));
+        assert!(matches!(heard.refusal, Some(Refusal::Frame(_))), "{:?}", heard.refusal);
+        assert_eq!(heard.end.outcome, Outcome::ExecutorCrash);
+    }
+}
+
 #[test]
 fn missing_doubled_and_swapped_frames_of_a_real_session_are_all_noticed() {
     let frames: Vec<&[u8]> = split(REAL);

@@ -136,15 +136,16 @@ pub struct ArtifactChunk<'a> {
     pub data: &'a [u8],
 }
 
-/// A file to be kept beside the run.
+/// A file to be kept beside the run. Whether it can have that name and type says whoever keeps it, in the answer: a wrong one is that file's
+/// fault alone.
 ///
 /// ```
-/// use kauri_wire::run::{FileWrite, RunFrame};
+/// use kauri_wire::run::{FileWrite, Frames, RunFrame};
 ///
 /// let mut frame = Vec::new();
 /// let page = FileWrite { write_id: 7, filename: "page.html", content_type: "text/html", data: b"<p>" };
 /// RunFrame::FileWrite(page).append_to(&mut frame)?;
-/// assert!(RunFrame::FileWrite(FileWrite { filename: "", ..page }).append_to(&mut frame).is_err());
+/// assert_eq!(Frames::new(&frame).next(), Some(Ok(RunFrame::FileWrite(page))));
 /// # Ok::<(), kauri_wire::WireError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -328,7 +329,6 @@ impl<'a> RunFrame<'a> {
             Self::FileWrite(file) => {
                 check_data(file.data)?;
                 check_texts(&[Some(file.filename), Some(file.content_type)])?;
-                check_names(&[file.filename, file.content_type])?;
                 map.put("type", FILE_WRITE)
                     .put("write_id", file.write_id)
                     .put("filename", file.filename)
@@ -406,15 +406,15 @@ fn decode_file_write(map: Map<'_>) -> Result<FileWrite<'_>, WireError> {
         map,
         [
             ("write_id", "write_id: an integer of 0 or more"),
-            ("filename", "filename: a non-empty string"),
-            ("content_type", "content_type: a non-empty string"),
+            ("filename", "filename: a string"),
+            ("content_type", "content_type: a string"),
             ("data", "data: 8388608 bytes at most"),
         ],
     )?;
     Ok(FileWrite {
         write_id: write_id.at_least(0)?,
-        filename: filename.name()?,
-        content_type: content_type.name()?,
+        filename: filename.text()?,
+        content_type: content_type.text()?,
         data: data.bytes(DATA_BYTES_MAX)?,
     })
 }

@@ -9,12 +9,13 @@
 //! ended: its run begins anew when that has come, and the process then gets back what it recorded.
 
 use kauri_wire::run::{FileWriteAck, RunFrame, StepAnswer, StepRequest, StepStatus, StepWish};
-use kauri_wire::{JobId, RunId, Timestamp, WireError};
+use kauri_wire::{JobId, RunId, Timestamp};
 
 use super::context::Context;
 use super::error::ScriptError;
 use super::steps::{ActionEnd, BeganAction, StepsError};
 use crate::run::outcome::Outcome;
+use crate::run::pipe::Unread;
 use crate::run::session::Refusal;
 
 #[cfg(doc)]
@@ -36,7 +37,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    pub(super) const fn of(frame: &Result<RunFrame<'_>, WireError>) -> Self {
+    pub(super) const fn of(frame: &Result<RunFrame<'_>, Unread<'_>>) -> Self {
         match frame {
             Ok(RunFrame::FileWrite(file)) if file.write_id != 0 => Self::File(file.write_id),
             Ok(RunFrame::StepRequest(request)) => Self::Step(request.request_id),

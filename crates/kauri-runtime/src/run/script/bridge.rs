@@ -152,18 +152,18 @@ fn take(
     answers: &mut Vec<u8>,
 ) -> Result<(), BridgeError> {
     match heard {
-        Heard::Event(_, Event::Artifact { artifact_id, name, content_type, size_bytes }) => {
+        Heard::Event(envelope, Event::Artifact { artifact_id, size_bytes, .. }) => {
             let writer = match writers.remove(*artifact_id) {
                 Some(writer) => writer,
                 None => cx.files()?.artifacts().begin()?,
             };
-            cx.emit().artifact(artifact_id, name, content_type, writer.commit(*size_bytes)?)?;
+            cx.emit().artifact_as_it_came(envelope, writer.commit(*size_bytes)?)?;
         }
-        Heard::Event(_, event) => {
+        Heard::Event(envelope, event) => {
             if let Event::RunError { error_type, message, .. } = event {
                 *said = Some(ScriptError::new(*message).of_type(*error_type));
             }
-            cx.emit().say(event)?;
+            cx.emit().say_as_it_came(envelope)?;
         }
         Heard::Chunk(chunk) => {
             if !writers.contains_key(chunk.artifact_id) {

@@ -190,6 +190,9 @@ pub struct Crew(Arc<Idle>);
 #[derive(Default)]
 struct Idle {
     threads: Mutex<Vec<Sender<Order>>>,
+    /// As a system that has no room for more.
+    #[cfg(test)]
+    has_none: std::sync::atomic::AtomicBool,
 }
 
 /// More threads than these do not wait for work.
@@ -225,6 +228,10 @@ impl Idle {
 
 impl Crew {
     fn begin(&self, mut work: Box<dyn FnOnce(Free) + Send>) -> std::io::Result<()> {
+        #[cfg(test)]
+        if self.0.has_none.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
         // The list is not locked while work is handed over.
         let mut idle = self.0.lock().pop();
         while let Some(thread) = idle {
@@ -237,6 +244,11 @@ impl Crew {
             idle = self.0.lock().pop();
         }
         self.spawn(work)
+    }
+
+    #[cfg(test)]
+    pub(super) fn give_no_threads(&self) {
+        self.0.has_none.store(true, std::sync::atomic::Ordering::SeqCst);
     }
 
     fn spawn(&self, work: Box<dyn FnOnce(Free) + Send>) -> std::io::Result<()> {

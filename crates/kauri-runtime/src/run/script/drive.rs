@@ -9,7 +9,7 @@ use kauri_wire::run::{Event, Level};
 use serde_json::Value;
 
 use super::automaton::{Automaton, Ended, Phase};
-use super::calls::NoPulse;
+use super::calls::{Calls, NoPulse};
 use super::context::Context;
 use super::emit::{Emitter, Gate, Last};
 use super::error::ScriptError;
@@ -195,10 +195,12 @@ impl<'a> Drive<'a> {
 
     fn acquire(&mut self, stop: &Stop) -> Taken {
         let Some(resource) = self.plan.resource.clone() else { return WELL };
-        let (run, own, later) = (Arc::clone(&self.run), stop.clone(), stop.clone());
+        let (run, own) = (Arc::clone(&self.run), stop.clone());
+        let (clock, cancel, deadlines) = (Arc::clone(&self.plan.clock), self.plan.cancel.clone(), self.plan.deadlines);
         let late = move |held: Arc<dyn Held>| {
-            // Nobody waits for it any more, and nobody hears whether it was given back.
-            let _trouble = held.release(&later);
+            // The time to acquire it is over; that to release it begins. Nobody waits for it, and nobody hears whether it was given back.
+            let deadline = clock.now().mono + deadlines.release;
+            let _trouble = held.release(&Stop::new(clock, deadline, deadlines.grace, cancel, false));
         };
         match self.plan.calls.make(stop, &NoPulse, move || resource.acquire(&run, &own), late) {
             Called::Returned(held) => {
@@ -211,8 +213,15 @@ impl<'a> Drive<'a> {
 
     fn release(&mut self, stop: &Stop) -> Taken {
         let Some(held) = self.held.take() else { return WELL };
-        let own = stop.clone();
-        taken(self.plan.calls.make(stop, &NoPulse, move || held.release(&own), drop))
+        let release = || {
+            let (held, own) = (Arc::clone(&held), stop.clone());
+            move || held.release(&own)
+        };
+        match self.plan.calls.make(stop, &NoPulse, release(), drop) {
+            // It got no thread and has not begun. What is held has to go, even if that takes as long as it likes.
+            Called::Crashed(_) => taken(Calls::Inline.make(stop, &NoPulse, release(), drop)),
+            released => taken(released),
+        }
     }
 
     fn call(&mut self, phase: Phase, call: Call, stop: &Stop) -> Taken {
@@ -366,5 +375,53 @@ fn taken<T>(called: Called<T>) -> Taken {
         Called::Cut(cause) => (Ended::Cut(cause), None),
         Called::Mismatch(what) => (Ended::Mismatch, Some(ScriptError::new(what).of_type("version_mismatch"))),
         Called::Crashed(what) => (Ended::Crashed, Some(ScriptError::new(what).of_type("executor_crash"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use kauri_wire::{RunId, Timestamp};
+
+    use super::super::{Context, Crew, Resource, RunInfo, Rust, Script};
+    use super::*;
+    use crate::run::MemorySink;
+    use crate::testing::VirtualClock;
+
+    #[derive(Clone, Default)]
+    struct Door(Arc<AtomicBool>);
+
+    impl Resource for Door {
+        fn acquire(&self, _: &RunInfo, _: &Stop) -> Result<Arc<dyn Held>, ScriptError> {
+            self.0.store(true, Ordering::SeqCst);
+            Ok(Arc::new(self.clone()))
+        }
+    }
+
+    impl Held for Door {
+        fn release(&self, _: &Stop) -> Result<(), ScriptError> {
+            self.0.store(false, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    struct Exhausts(Crew);
+
+    impl Script for Exhausts {
+        fn run(&self, _: &Context) -> Result<(), ScriptError> {
+            self.0.give_no_threads();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_released_also_if_there_is_no_thread_for_it() {
+        let (door, crew, clock) = (Door::default(), Crew::default(), Arc::new(VirtualClock::default()));
+        let run_id = RunId::from_parts(Timestamp(7), [7; 10]);
+        let plan = Plan::new(run_id, Value::Null, clock).resource(door.clone()).crew(&crew);
+        let sink = Box::new(MemorySink::default());
+        let report = execute(plan, &mut Rust::inline(Exhausts(crew)), sink, |_| Ok(()));
+        assert_eq!((door.0.load(Ordering::SeqCst), report.swallowed), (false, vec![]));
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use kauri_wire::pack::{Map, Value};
-use kauri_wire::run::{Event, EventType, Level};
+use kauri_wire::pack::{Map, MapBuf, Value};
+use kauri_wire::run::{Envelope, Event, EventType, Level};
 use kauri_wire::{Found, WireError, WireErrorKind};
 
 use super::automaton::{Facts, Health, Phase, Terminal};
@@ -14,6 +14,7 @@ use super::calls::Pulse;
 use super::error::ScriptError;
 use super::stop::{Cancel, Cause, Stop};
 use crate::run::artifact::{DIGEST_KEY, KeepError, KeptArtifact};
+use crate::run::event::moment;
 use crate::run::ingest::{Ingest, Tally};
 use crate::run::session::SessionEnd;
 use crate::run::sink::{EventDraft, EventSink, SinkError};
@@ -214,9 +215,38 @@ impl Emitter {
         let event = Event::Artifact { artifact_id, name, content_type, size_bytes: bytes.size_bytes() };
         // Checked without the digest first, because that checks before it copies.
         EventDraft::new(&event, 0)?;
-        let mut payload = event.payload();
+        self.commit(event.payload(), self.gate.wall(), bytes)
+    }
+
+    /// An event as another writer said it, unknown keys and all.
+    pub(crate) fn say_as_it_came(&self, said: &Envelope<'_>) -> Result<(), EmitError> {
+        let draft = EventDraft::from_payload(said.event_type, said.payload, self.said_at(said))?;
+        self.gate.take(self.call, draft, None)
+    }
+
+    /// The same, of an artifact whose bytes are durable.
+    pub(crate) fn artifact_as_it_came(&self, said: &Envelope<'_>, bytes: KeptArtifact) -> Result<(), EmitError> {
+        let mut payload = MapBuf::new();
+        for (key, value) in said.payload.iter() {
+            match key {
+                // Which bytes these are is ours to say.
+                Value::Str(DIGEST_KEY) => {}
+                Value::Str(key) => _ = payload.put(key, value),
+                // No payload of the contract has such keys.
+                _ => {}
+            }
+        }
+        self.commit(payload, self.said_at(said), bytes)
+    }
+
+    /// When another writer says that it said this, or else now.
+    fn said_at(&self, said: &Envelope<'_>) -> i64 {
+        moment(said.ts).unwrap_or_else(|| self.gate.wall())
+    }
+
+    fn commit(&self, mut payload: MapBuf, ts: i64, bytes: KeptArtifact) -> Result<(), EmitError> {
         payload.put(DIGEST_KEY, &*bytes.digest().to_string());
-        let draft = EventDraft::from_payload(EventType::Artifact, payload.view(), self.gate.wall())?;
+        let draft = EventDraft::from_payload(EventType::Artifact, payload.view(), ts)?;
         self.gate.take(self.call, draft, Some(bytes))
     }
 
@@ -370,12 +400,13 @@ impl Gate {
         self.lock().facts()
     }
 
-    /// Says something for the runtime: in any call, and after a terminal event, which is committed last.
+    /// Says something for the runtime: in any call, and after a terminal event, which is committed last. It is not dropped: a script's
+    /// chatter is, and what went wrong is not chatter.
     pub(crate) fn note(&self, event: &Event<'_>) {
         let Ok(draft) = EventDraft::new(event, self.wall()) else { return };
         let now = self.clock.now().mono;
         // A sink that refuses is asked about when the run is sealed.
-        let _refusal = self.lock().ingest.offer(draft, now);
+        let _refusal = self.lock().ingest.insist(draft, now);
     }
 
     /// Commits what waits: so that it is not lost when the run waits.

@@ -53,6 +53,11 @@ impl Framed {
         self.answers.is_full()
     }
 
+    /// Whether the command has said how the run ends, and its last.
+    pub(super) const fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
     /// The command reads no answers any more.
     pub(super) fn give_up_answers(&self) {
         self.answers.give_up();
@@ -79,13 +84,13 @@ impl Framed {
                 }
             };
             match heard {
-                Heard::Event(_, Event::Artifact { artifact_id, name, content_type, size_bytes }) => {
+                Heard::Event(envelope, Event::Artifact { artifact_id, size_bytes, .. }) => {
                     if let Some(writer) = self.open.remove(artifact_id) {
                         let kept = writer.commit(size_bytes)?;
-                        cx.emit().artifact(artifact_id, name, content_type, kept)?;
+                        said(cx.emit().artifact_as_it_came(&envelope, kept))?;
                     }
                 }
-                Heard::Event(_, event) => said(cx.emit().say(&event))?,
+                Heard::Event(envelope, _) => said(cx.emit().say_as_it_came(&envelope))?,
                 Heard::Chunk(chunk) => keep(&mut self.open, chunk, cx)?,
                 Heard::File(file) => answer(&self.answers, file, cx)?,
                 Heard::Step(request) => {

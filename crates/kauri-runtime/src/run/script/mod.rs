@@ -51,6 +51,8 @@ mod executor;
 mod framed;
 mod hook;
 #[cfg(unix)]
+mod leash;
+#[cfg(unix)]
 mod lines;
 mod plan;
 #[cfg(unix)]

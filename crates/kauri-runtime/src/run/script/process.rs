@@ -7,8 +7,8 @@
 //! exit code         0 is success, anything else a script error
 //! ```
 //!
-//! A call that has to stop ends the whole group: SIGTERM, and SIGKILL after the call's grace. What a command leaves behind in its group when it
-//! ends is ended too. The group's number cannot be anybody else's meanwhile, because the command is only reaped afterwards.
+//! A call that has to stop ends the command and its whole group: SIGTERM, and SIGKILL after the call's grace. What a command leaves behind in its
+//! group when it ends is ended too. The group's number cannot be anybody else's meanwhile, because the command is only reaped afterwards.
 
 #![expect(clippy::disallowed_methods, reason = "a driver: a process has pipes, and each pipe a thread")]
 
@@ -19,14 +19,14 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};
 use serde_json::Value;
 
 use super::answers::Answers;
@@ -36,6 +36,7 @@ use super::error::ScriptError;
 use super::executor::{Call, Called, Executor, Prepared};
 use super::framed::{Framed, REFUSED};
 use super::hook::{Hooks, LoadError};
+use super::leash::{Leash, Leashed};
 use super::lines::Lines;
 use super::plan::RunInfo;
 use super::stop::{Cancel, Cause, Stop};
@@ -198,27 +199,33 @@ impl Process {
         if let Some(why) = self.groups.stopped() {
             return Called::Crashed(why);
         }
-        let child = match self.spawn(cx.run()) {
+        let mut child = match self.spawn(cx.run()) {
             Ok(child) => child,
             Err(error) => return Called::Failed(error),
         };
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child's id is one");
-        let registration = self.groups.register(child.id());
-        let mut going = Going::new(child, group, cx, self.protocol);
-        let registered = match registration {
-            Ok(registered) => registered,
+        let (mut going, registered) = match self.begin(&mut child, group, cx) {
+            Ok(begun) => begun,
             Err(why) => {
-                going.kill(Signal::KILL);
-                drop(going.reap());
+                kill(group, Signal::KILL);
+                drop(child.wait());
                 return Called::Crashed(why);
             }
         };
         let cut = going.hear_out(cx);
         // What is left of the group goes; its number is ours until the command is reaped, and registered no longer than that.
-        going.kill(Signal::KILL);
+        kill(group, Signal::KILL);
         drop(registered);
-        let status = going.reap();
+        let status = child.wait();
         self.judge(going, cut, status, cx)
+    }
+
+    /// Tells of the command's group, and begins to hear it. If either cannot be, it must not go on.
+    fn begin(&self, child: &mut Child, group: Pid, cx: &Context) -> Result<(Going, Box<dyn Any + Send>), String> {
+        let registered = self.groups.register(child.id())?;
+        let going = Going::new(child, group, cx, self.protocol)
+            .map_err(|error| format!("the threads that hear `{}` could not be started: {error}", self.shown()))?;
+        Ok((going, registered))
     }
 
     fn judge(&self, going: Going, cut: Option<Halted>, status: io::Result<ExitStatus>, cx: &Context) -> Called<()> {
@@ -283,6 +290,8 @@ enum Said {
 enum Halted {
     Cut(Cause),
     Failed(ScriptError),
+    /// It has said its last, and does not end.
+    Over,
 }
 
 /// What makes events of standard output.
@@ -304,6 +313,14 @@ impl Voice {
         match self {
             Self::Lines(_) => false,
             Self::Frames(framed) => framed.is_full(),
+        }
+    }
+
+    /// Whether the command has said its last.
+    const fn is_over(&self) -> bool {
+        match self {
+            Self::Lines(_) => false,
+            Self::Frames(framed) => framed.is_over(),
         }
     }
 
@@ -333,8 +350,9 @@ impl Voice {
 
 /// A command under way.
 struct Going {
-    child: Child,
     group: Pid,
+    /// Dropped, nobody reads or writes the command's pipes any more.
+    _leash: Leash,
     said: Receiver<Said>,
     voice: Voice,
     errors: Lines,
@@ -346,29 +364,30 @@ struct Going {
 }
 
 impl Going {
-    fn new(mut child: Child, group: Pid, cx: &Context, protocol: Protocol) -> Self {
+    fn new(child: &mut Child, group: Pid, cx: &Context, protocol: Protocol) -> io::Result<Self> {
         let (say, said) = sync_channel(CHUNKS_MAX);
-        let waker = cx.stop().waker();
-        let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (leash, waker) = (Leash::new()?, cx.stop().waker());
+        let input = child.stdin.take().map(|input| leash.on_input(input)).transpose()?;
+        let (out, err) = (child.stdout.take().map(|out| leash.on(out)), child.stderr.take().map(|err| leash.on(err)));
         let job = format!("{}\n", cx.job());
         let voice = match protocol {
             Protocol::Lines => {
-                listen("kauri-stdin", move || feed(input, &job));
+                listen("kauri-stdin", move || feed(input, &job))?;
                 Voice::Lines(Lines::default())
             }
-            Protocol::Frames => Voice::Frames(Box::new(Framed::new(cx.run(), answers(input, job, waker.clone())))),
+            Protocol::Frames => Voice::Frames(Box::new(Framed::new(cx.run(), answers(input, job, waker.clone())?))),
         };
         let (one, two) = ((say.clone(), waker.clone()), (say, waker.clone()));
-        listen("kauri-stdout", move || read_pipe(out, &one, Said::Out, Said::OutClosed));
-        listen("kauri-stderr", move || read_pipe(err, &two, Said::Err, Said::ErrClosed));
+        listen("kauri-stdout", move || read_pipe(out, &one, Said::Out, Said::OutClosed))?;
+        listen("kauri-stderr", move || read_pipe(err, &two, Said::Err, Said::ErrClosed))?;
         let exited = Arc::new(AtomicBool::new(false));
         let going = StillGoing(Arc::clone(&exited), waker);
         listen("kauri-exit", move || {
             let _going = going;
             wait_for(group);
-        });
+        })?;
         let (errors, tail) = (Lines::default(), Tail::default());
-        Self { child, group, said, voice, errors, tail, open: 2, exited }
+        Ok(Self { group, _leash: leash, said, voice, errors, tail, open: 2, exited })
     }
 
     /// Hears what the command says until it has ended, or has to.
@@ -377,6 +396,7 @@ impl Going {
         let mut halted = None;
         let mut told: Option<Mono> = None;
         let mut exited: Option<Mono> = None;
+        let mut over: Option<Mono> = None;
         loop {
             let seen = stop.signal().count();
             // Asked first: then what it had said by then is heard below.
@@ -391,19 +411,24 @@ impl Going {
             if has_exited {
                 let since = *exited.get_or_insert(now);
                 if self.open == 0 || now.since(since) >= LINGER {
-                    return halted.or_else(|| self.close(cx).err().map(Halted::Failed));
+                    let halted = halted.or_else(|| self.close(cx).err().map(Halted::Failed));
+                    // Asked last: what came too late was refused, and a command of which something is lost has not done its work.
+                    return halted.or_else(|| stop.cause().map(Halted::Cut));
                 }
             }
             if halted.is_none() {
                 halted = stop.cause().map(Halted::Cut);
             }
+            if halted.is_none() && self.voice.is_over() && now.since(*over.get_or_insert(now)) >= stop.grace() {
+                halted = Some(Halted::Over);
+            }
             if halted.is_some() {
                 match told {
                     None => {
                         told = Some(now);
-                        self.kill(Signal::TERM);
+                        kill(self.group, Signal::TERM);
                     }
-                    Some(since) if now.since(since) >= stop.grace() => self.kill(Signal::KILL),
+                    Some(since) if now.since(since) >= stop.grace() => kill(self.group, Signal::KILL),
                     Some(_) => {}
                 }
             }
@@ -413,7 +438,7 @@ impl Going {
                 // Killed, and not gone yet: it is told when it is, and looked at again if not.
                 (None, Some(since)) if now.since(since) >= stop.grace() => now + KILL_EVERY,
                 (None, Some(since)) => since + stop.grace(),
-                (None, None) => stop.deadline(),
+                (None, None) => over.map_or(stop.deadline(), |since| stop.deadline().min(since + stop.grace())),
             };
             let until = pulse.due().map_or(until, |due| due.min(until));
             // What has come due was looked after just now: no reason to turn round and round.
@@ -422,13 +447,18 @@ impl Going {
         }
     }
 
-    /// Takes what was said so far. What a command says after it was told to stop is not heard, but taken, so that it can end. One that has to
-    /// read its answers first waits, and whoever hears it does not.
+    /// Takes what was said so far, or much of it. What a command says after it was told to stop is not heard, but taken, so that it can end. One
+    /// that has to read its answers first waits, and whoever hears it does not.
     fn hear_waiting(&mut self, cx: &Context, is_heard: bool) -> Result<(), ScriptError> {
         let mut heard = if is_heard { self.voice.hear(&[], cx) } else { Ok(()) };
-        loop {
+        // Some commands talk faster than they are heard, for ever: whether they have to stop is asked in between. What a command that has
+        // ended had said by then is less than this.
+        for _ in 0..2 * CHUNKS_MAX {
             if is_heard && heard.is_ok() && self.voice.is_full() {
                 return heard;
+            }
+            if is_heard && heard.is_ok() && cx.stop().cause().is_some() {
+                break;
             }
             match self.said.try_recv() {
                 Ok(Said::Out(bytes)) if is_heard && heard.is_ok() => heard = self.voice.hear(&bytes, cx),
@@ -447,6 +477,9 @@ impl Going {
                 }
             }
         }
+        // Nobody tells again of what is left: the next turn comes at once.
+        cx.stop().waker().wake();
+        heard
     }
 
     fn close(&mut self, cx: &Context) -> Result<(), ScriptError> {
@@ -454,14 +487,15 @@ impl Going {
         let errors = self.errors.close(|line| tail.take(line, cx, true));
         self.voice.close(cx).and(errors)
     }
+}
 
-    fn kill(&self, signal: Signal) {
-        // It may have ended by itself in between.
-        let _gone = kill_process_group(self.group, signal);
-    }
-
-    fn reap(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait()
+/// Ends a command that is not reaped yet, and its group.
+fn kill(group: Pid, signal: Signal) {
+    // All of it may have ended by itself in between.
+    let _gone = kill_process_group(group, signal);
+    if getpgid(Some(group)) != Ok(group) {
+        // The command has gone to another group. Its number is its own all the same.
+        let _gone = kill_process(group, signal);
     }
 }
 
@@ -512,9 +546,8 @@ fn tell((say, waker): &Teller, what: Said) -> bool {
     is_heard
 }
 
-fn listen(name: &str, work: impl FnOnce() + Send + 'static) {
-    // A pipe that nobody reads closes, and the command ends with it.
-    let _ = thread::Builder::new().name(name.to_owned()).spawn(work);
+fn listen(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
 fn read_pipe(pipe: Option<impl Read>, teller: &Teller, made: fn(Vec<u8>) -> Said, closed: Said) {
@@ -544,11 +577,11 @@ fn feed(input: Option<impl Write>, job: &str) {
 }
 
 /// Where answers to a command go, after its job.
-fn answers(input: Option<impl Write + Send + 'static>, job: String, waker: Cancel) -> Answers {
+fn answers(input: Option<Leashed<ChildStdin>>, job: String, waker: Cancel) -> io::Result<Answers> {
     let answers = Answers::new(waker);
     match input {
-        Some(input) => listen("kauri-stdin", answers.write_to(input, job.into_bytes())),
+        Some(input) => listen("kauri-stdin", answers.write_to(input, job.into_bytes()))?,
         None => answers.give_up(),
     }
-    answers
+    Ok(answers)
 }

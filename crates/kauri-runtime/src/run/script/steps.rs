@@ -3,6 +3,10 @@
 //! A script whose wait is not over gets an error of the class `parked`, and hands it on: the call ends, `cleanup` is called, what was
 //! acquired is released, and nothing is held. When what it waits for has come, the run begins anew, `prepare` included, and gets back
 //! what it recorded. A script that goes on instead says and records nothing, and is parked all the same.
+//!
+//! A run that begins anew says again what its script said outside of steps: those events are in the run once for each beginning. What the work of a
+//! step says is said once, because a recorded step is not done again; only a crash between the two lets it be said twice. The event of derived
+//! work is committed with its step.
 
 use std::fmt;
 
@@ -145,7 +149,8 @@ impl Context {
     /// or keeps steps of the run that it retries, that is answered and nothing is done. Steps are asked for one after the other, in an order
     /// that follows from the job alone.
     ///
-    /// A crash between the work and its record means that it is done again: what happens outside is an [action](Self::action).
+    /// A crash between the work and its record means that it is done again: what happens outside is an [action](Self::action). Events that
+    /// the work says are committed as all others, not with its record: after such a crash they are said again, and else once.
     ///
     /// # Errors
     /// What the work answers, and then nothing is recorded; if another step is recorded in this place; if the run does not go on here, or
@@ -164,7 +169,8 @@ impl Context {
         Ok(result)
     }
 
-    /// Waits until a moment, holding nothing meanwhile. The moment that was said first counts.
+    /// Waits until a moment, holding nothing meanwhile. The moment that was said first counts. What the script said before outside of
+    /// [steps](Self::step) it says again when the run begins anew.
     ///
     /// ```
     /// # use std::sync::Arc;
