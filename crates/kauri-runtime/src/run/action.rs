@@ -154,7 +154,8 @@ impl LiveRun {
             return Ok(AtHand::Done(result));
         }
         let Some(ledger) = self.ledger() else {
-            return Err(Halt::Failed("expected a runtime with a ledger for actions, found one without".into()));
+            let words = "expected a runtime with a ledger for actions, found one without";
+            return self.note(Err(Halt::Failed(words.into())));
         };
         // Also finds out whether the run is still ours. Whoever decides does so before it tells: so what is asked after this look
         // is the decision.
@@ -186,7 +187,8 @@ impl LiveRun {
         action: Box<dyn BegunAction>,
         worked: Result<Vec<u8>, Failure>,
     ) -> Result<Vec<u8>, Halt> {
-        let result = settle(action, worked)?;
+        let settled = settle(action, worked);
+        let result = self.note(settled)?;
         self.record_action(name, result)
     }
 

@@ -291,8 +291,8 @@ impl LiveRun {
             let (job, asked) = (Arc::clone(&self.job), self.asked.clone());
             let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| match word {
                 LastWord::End(ending) => {
-                    if let Some(name) = asked.as_deref().filter(|_| !ending.outcome.is_success()) {
-                        record(block, run, StepKind::Failed, name, &[])?;
+                    if let Some(asked) = asked.as_ref().filter(|_| !ending.outcome.is_success()) {
+                        record(block, run, StepKind::Failed, &asked.name, &[])?;
                     }
                     stage_end(block, shared, run, (ending, &job), stop)
                 }

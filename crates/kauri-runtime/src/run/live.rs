@@ -122,6 +122,14 @@ pub(super) enum Park {
     Job(JobId),
 }
 
+/// A step that was asked for and is not recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub(super) name: Box<str>,
+    /// Why it failed, if it has and that is known.
+    pub(super) why: Option<Box<str>>,
+}
+
 /// Who drives a run, as its commits say it.
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -154,7 +162,7 @@ pub struct LiveRun {
     pub(super) stop: Option<Stop>,
     pub(super) park: Option<Park>,
     /// The step that was asked for last, until it is recorded. If the run fails, it is what failed.
-    pub(super) asked: Option<Box<str>>,
+    pub(super) asked: Option<Asked>,
     /// How its end was committed, if that was done before its driver returned.
     pub(super) concluded: Option<Result<bool>>,
 }
@@ -216,8 +224,9 @@ impl LiveRun {
     /// answered and nothing is done.
     ///
     /// # Errors
-    /// What the work answers, and then nothing is kept of it; `Diverged` if another step is recorded in this place; or why the run
-    /// does not go on here.
+    /// What the work answers, and then nothing is kept of it; but if the code asks for another step after that, it is recorded that this one
+    /// failed and why, and it fails again whenever the run goes on. `Diverged` if another step is recorded in this place; or why the run does
+    /// not go on here.
     pub fn step(
         &mut self,
         name: &str,
@@ -226,12 +235,37 @@ impl LiveRun {
         if let Some(result) = self.recall(StepKind::Work, name)? {
             return Ok(result);
         }
-        self.commit(|block, shared, run| {
+        let done = self.commit(|block, shared, run| {
             let result = work(&mut Step { block, shared, run })?;
             record(block, run, StepKind::Work, name, &result)?;
             Ok(result)
-        })
-        .inspect(|_| self.advance())
+        });
+        self.note(done).inspect(|_| self.advance())
+    }
+
+    /// The same, noting why the step failed that was asked for last, if it did.
+    pub(super) fn note<T>(&mut self, done: Result<T, Halt>) -> Result<T, Halt> {
+        if let Err(Halt::Failed(why)) = &done {
+            self.note_failure(why);
+        }
+        done
+    }
+
+    /// Notes why the step failed that was asked for last.
+    pub(super) fn note_failure(&mut self, why: &str) {
+        if let Some(asked) = &mut self.asked {
+            asked.why = Some(why.into());
+        }
+    }
+
+    /// Records that the step failed which was asked for last, if it was not done and the code goes on all the same. Else the steps after it would
+    /// stand one place too early: the next time it is asked for, they would be found in its place.
+    fn record_failure(&mut self) -> Result<(), Halt> {
+        let Some(Asked { name, why }) = self.asked.clone() else { return Ok(()) };
+        let why = why.unwrap_or_default();
+        self.commit(|block, _, run| record(block, run, StepKind::Failed, &name, why.as_bytes()))?;
+        self.advance();
+        Ok(())
     }
 
     /// Moves to the place of the next step.
@@ -256,7 +290,8 @@ impl LiveRun {
             return Err(Halt::Parked);
         }
         if recorded.is_none() {
-            self.commit(|block, _, run| record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes()))?;
+            let done = self.commit(|block, _, run| record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes()));
+            self.note(done)?;
             self.advance();
         }
         Ok(())
@@ -275,8 +310,8 @@ impl LiveRun {
             signal::take(block, &key)?;
             record(block, run, StepKind::Signal, name, &payload)?;
             Ok(Some(payload))
-        })?;
-        match taken {
+        });
+        match self.note(taken)? {
             Some(payload) => {
                 self.advance();
                 Ok(payload)
@@ -298,7 +333,8 @@ impl LiveRun {
                     let Some(outcome) = make::job(block, job)?.outcome else { return Ok(None) };
                     record(block, run, StepKind::Job, name, &[outcome.code()])?;
                     Ok(Some(vec![outcome.code()]))
-                })?;
+                });
+                let ended = self.note(ended)?;
                 if ended.is_some() {
                     self.advance();
                 }
@@ -385,10 +421,16 @@ impl LiveRun {
     pub(super) fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
         self.check_open()?;
         check_name("a step's name", name)?;
+        self.record_failure()?;
         let Some(step) = self.recorded.get(self.next as usize) else {
-            self.asked = Some(name.into());
+            self.asked = Some(Asked { name: name.into(), why: None });
             return Ok(None);
         };
+        if step.kind == StepKind::Failed && *step.name == *name {
+            let why = failed_before(step);
+            self.advance();
+            return Err(Halt::Failed(why));
+        }
         if step.kind != kind || *step.name != *name {
             let recorded = (step.kind, step.name.clone());
             let asked = Some((kind, name.into()));
@@ -417,7 +459,8 @@ impl LiveRun {
 
     /// Records what was done in the next place.
     pub(super) fn record_step(&mut self, kind: StepKind, name: &str, result: &[u8]) -> Result<(), Halt> {
-        self.commit(|block, _, run| record(block, run, kind, name, result))?;
+        let done = self.commit(|block, _, run| record(block, run, kind, name, result));
+        self.note(done)?;
         self.advance();
         Ok(())
     }
@@ -487,6 +530,14 @@ impl LiveRun {
             let count = runs::refused(block, id)?.saturating_add(events as u64);
             block.stage(&RUN_INDEX, &index::refused(id), Some(&count.to_le_bytes()))
         })
+    }
+}
+
+/// Why a step failed that is recorded as one that did.
+fn failed_before(step: &Recorded) -> Box<str> {
+    match step.result.is_empty() {
+        true => format!("step {:?} failed before, and nobody said why", step.name).into(),
+        false => String::from_utf8_lossy(&step.result).into(),
     }
 }
 

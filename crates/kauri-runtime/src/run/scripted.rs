@@ -364,6 +364,15 @@ impl Steps for Asking {
         self.ask_step(move |desk| desk.ask(|live| live.record_step(StepKind::Work, &name, &result)))
     }
 
+    fn failed(&self, why: &str) {
+        let why = why.to_owned();
+        // Where nobody hears it, nothing is recorded any more.
+        let _ = self.ask_step(move |desk| {
+            desk.live.note_failure(&why);
+            Ok(())
+        });
+    }
+
     fn sleep_until(&self, name: &str, due: Timestamp) -> Result<(), StepsError> {
         let name = name.to_owned();
         self.ask_step(move |desk| desk.ask(|live| live.sleep_until(&name, due)))

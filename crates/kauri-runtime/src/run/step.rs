@@ -10,6 +10,9 @@
 //! Steps are numbered from 0 in the order in which the run asks for them. A run that goes on after a crash or a wait begins its code from
 //! the start; each step that is recorded answers what it recorded, and the first that is not is done. If the code asks for another step
 //! than the one recorded in that place, it is not the code that made the record: see [`Divergence`].
+//!
+//! A step that fails has a place too, if the code goes on after it: it is recorded, with the reason, when the code asks for the next one, and
+//! fails again with that reason when the run begins anew. So the code takes the way it took.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -47,7 +50,7 @@ pub enum StepKind {
     Job,
     /// An action, and its result.
     Action,
-    /// What the run had asked for when it failed, and was not done: the last that is recorded. Why it failed, the run's end says.
+    /// What the run had asked for and was not done, and why. If it is the last that is recorded, the run failed by it, and its end says why.
     Failed,
 }
 
@@ -219,7 +222,8 @@ impl Runs {
     }
 
     /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
-    /// done them, and has another input if one is given. The step may be the one that failed.
+    /// done them, and has another input if one is given. The step may be the one by which the run failed. Those that failed just before it
+    /// are asked for again too.
     ///
     /// # Errors
     /// `NoStep`, and as for [`retry`](Runs::retry).
@@ -227,8 +231,7 @@ impl Runs {
         self.atomically(|block| {
             let failed = make::run(block, run)?;
             let steps = read(block, run)?;
-            let at = steps.iter().position(|step| *step.name == *name);
-            let kept = &steps[..at.ok_or_else(|| RunFault::NoStep(name.into()))?];
+            let kept = before(&steps, name).ok_or_else(|| RunFault::NoStep(name.into()))?;
             let job = make::job(block, &failed.job)?;
             let input = input.map_or(Input::Of(failed.input_of), Input::Own);
             let mut next = seal::follow(block, self.shared(), &failed, job, input, None)?;
@@ -240,6 +243,18 @@ impl Runs {
             Ok(next)
         })
     }
+}
+
+/// The steps that are kept by a retry from the step of this name, if there is one.
+fn before<'a>(steps: &'a [Recorded], name: &str) -> Option<&'a [Recorded]> {
+    let is_meant = |(at, step): &(usize, &Recorded)| {
+        // A failure that the code went on after is not what the run failed by.
+        *step.name == *name && (step.kind != StepKind::Failed || at + 1 == steps.len())
+    };
+    let (at, _) = steps.iter().enumerate().find(is_meant)?;
+    // Those that failed just before it are why it was asked for. One further back stays: the steps after it would not be in their places.
+    let kept = steps[..at].iter().rposition(|step| step.kind != StepKind::Failed).map_or(0, |last| last + 1);
+    Some(&steps[..kept])
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ enum Entry {
 
 /// A ledger in memory.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub(crate) struct Book(Arc<Mutex<BTreeMap<String, Entry>>>);
 
 impl Book {
     fn set(&self, id: &str, entry: Entry) {

@@ -27,6 +27,10 @@ pub trait Steps: Send + Sync {
     /// If the run does not go on here.
     fn record(&self, name: &str, result: &[u8]) -> Result<(), StepsError>;
 
+    /// Says why the step failed that was asked for last. If the script asks for another, that is recorded, and whoever recalls the step is
+    /// told so again.
+    fn failed(&self, _why: &str) {}
+
     /// Waits until a moment.
     ///
     /// # Errors
@@ -118,11 +122,22 @@ impl From<StepsError> for ScriptError {
         let error_type = match error {
             StepsError::Diverged(_) => "divergence",
             StepsError::Parked => "parked",
-            StepsError::Failed(_) => "script_error",
+            StepsError::Failed(words) => return failed_before(&words),
             StepsError::Stopped(_) => "stopped",
         };
         Self::new(error.to_string()).of_type(error_type)
     }
+}
+
+/// How it is recorded that a step of a script failed: the error's class, a byte 0, and what it says.
+fn words(error: &ScriptError) -> String {
+    format!("{}\0{}", error.error_type, error.message)
+}
+
+/// The error that was recorded so; words of somebody else have no class.
+fn failed_before(words: &str) -> ScriptError {
+    let (class, message) = words.split_once('\0').unwrap_or(("", words));
+    ScriptError::new(message).of_type(class)
 }
 
 /// Why an action of a script has no result. Any error that a script may fail with says that nothing was done.
@@ -148,8 +163,9 @@ impl Context {
     /// A crash between the work and its record means that it is done again: what happens outside is an [action](Self::action).
     ///
     /// # Errors
-    /// What the work answers, and then nothing is recorded; if another step is recorded in this place; if the run does not go on here, or
-    /// its steps are recorded nowhere.
+    /// What the work answers: if the script asks for another step all the same, that is recorded, and this one fails again, with the same class
+    /// and words, whenever the run goes on. If another step is recorded in this place; if the run does not go on here, or its steps are recorded
+    /// nowhere.
     pub fn step(
         &self,
         name: &str,
@@ -159,7 +175,7 @@ impl Context {
         if let Some(result) = steps.recall(name)? {
             return Ok(result);
         }
-        let result = work()?;
+        let result = work().inspect_err(|error| steps.failed(&words(error)))?;
         steps.record(name, &result)?;
         Ok(result)
     }
@@ -262,8 +278,13 @@ impl Context {
             Err(ActionError::NotDone(error)) => (ActionEnd::NotDone(error.to_string()), Err(error)),
             Err(ActionError::InDoubt) => (ActionEnd::InDoubt, Err(StepsError::Parked.into())),
         };
+        let is_failed = matches!(end, ActionEnd::NotDone(_));
         self.unless_parked(steps.end_action(name, end))?;
-        answer
+        answer.inspect_err(|error| {
+            if is_failed {
+                steps.failed(&words(error))
+            }
+        })
     }
 
     fn wait<T>(&self, wait: impl FnOnce(&dyn Steps) -> Result<T, StepsError>) -> Result<T, ScriptError> {

@@ -1,0 +1,116 @@
+//! Runs that go on where they were, and the attempts that follow them, claim by claim.
+
+use std::sync::{Arc, Mutex};
+
+use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
+use kauri_runtime::run::{Class, Halt, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind};
+use kauri_runtime::{Failure, Policy, Read};
+use kauri_wire::RunId;
+
+use crate::run_steps::{COUNTS, DONE, count, resuming};
+use crate::runs::{CREW, crew, setup_with, submit, well};
+use crate::setup::Setup;
+
+/// A class whose runs go on after a crash, and are not followed by others.
+fn steady() -> Class {
+    Class { retry: Retry::never(), ..resuming() }
+}
+
+fn counted(setup: &Setup, name: &str) -> u64 {
+    setup.runtime.read(|view| view.get(&COUNTS, name)).unwrap().unwrap_or(0)
+}
+
+/// All that a run said.
+fn said(runs: &Runs, run: RunId) -> String {
+    let mut out = Vec::new();
+    runs.export(run, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn check_outcome(runs: &Runs, run: RunId, expected: Outcome) {
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(expected), "it said: {}", said(runs, run));
+}
+
+fn kinds(runs: &Runs, run: RunId) -> Vec<(StepKind, Box<str>)> {
+    runs.steps(run).unwrap().into_iter().map(|step| (step.kind, step.name)).collect()
+}
+
+#[test]
+fn step_that_failed_and_was_taken_care_of_fails_again_with_its_reason_and_is_not_tried_when_the_run_goes_on() {
+    let (setup, runs) = setup_with(&steady());
+    let run = submit(&runs).run;
+    let tries = Arc::new(Mutex::new(0));
+    let own = Arc::clone(&tries);
+    let mut worker = crew(&setup, move |live| {
+        for _ in 0..3 {
+            let tried = live.step("ship", |_| {
+                *own.lock().unwrap() += 1;
+                Err(Failure::fatal("no van"))
+            });
+            assert!(matches!(tried, Err(Halt::Failed(why)) if &*why == "no van"));
+        }
+        count(live, "refund")?;
+        live.wait_for_signal("go").and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    runs.signal(run, "go", b"").unwrap();
+    worker.drain().unwrap();
+    check_outcome(&runs, run, DONE);
+    assert_eq!((*tries.lock().unwrap(), counted(&setup, "refund")), (3, 1));
+}
+
+#[test]
+fn script_that_makes_good_for_a_failure_goes_on_after_a_wait_with_an_error_of_the_same_class() {
+    struct Saga;
+    impl Script for Saga {
+        fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+            cx.step("charge", || Ok(Vec::new()))?;
+            cx.step("ship", || Err(ScriptError::new("no van").of_type("shop")))?;
+            Ok(())
+        }
+        fn on_error(&self, error: &ScriptError, cx: &Context) -> Result<(), ScriptError> {
+            assert_eq!(error.to_string(), "shop: no van");
+            cx.step("refund", || Ok(Vec::new()))?;
+            cx.wait_for_signal("told")?;
+            Ok(cx.emit().run_complete(None)?)
+        }
+    }
+    let (setup, runs) = setup_with(&steady());
+    let run = submit(&runs).run;
+    let mut worker = setup.runtime.run_worker(CREW, Policy::default(), Scripted::new(|_| Box::new(Rust::inline(Saga))));
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().state, State::Parked);
+    runs.signal(run, "told", b"").unwrap();
+    worker.drain().unwrap();
+    check_outcome(&runs, run, DONE);
+}
+
+#[test]
+fn retry_from_a_step_asks_again_for_what_failed_just_before_it_and_keeps_what_failed_further_back() {
+    let (setup, runs) = setup_with(&steady());
+    let run = submit(&runs).run;
+    let code = |live: &mut LiveRun| {
+        let is_first = live.run().attempt() == 1;
+        let fail = |live: &mut LiveRun, name| match live.step(name, |_| Err(Failure::fatal("no"))) {
+            Err(Halt::Failed(_)) => Ok(()),
+            other => other.map(drop),
+        };
+        fail(live, "far")?;
+        count(live, "kept")?;
+        if is_first {
+            fail(live, "near")?;
+            count(live, "last")?;
+            return Err(Halt::Failed("no".into()));
+        }
+        count(live, "near")?;
+        well(live)
+    };
+    let mut worker = crew(&setup, code);
+    worker.drain().unwrap();
+    let next = runs.retry_from(run, "last", None).unwrap();
+    assert_eq!(kinds(&runs, next.id), [(StepKind::Failed, "far".into()), (StepKind::Work, "kept".into())]);
+    worker.drain().unwrap();
+    check_outcome(&runs, next.id, DONE);
+    assert_eq!(counted(&setup, "near"), 1);
+}
