@@ -60,6 +60,9 @@ impl Runtime {
     }
 }
 
+/// When a run is looked at again that was driven when its time was over, in milliseconds.
+const LOOK_AGAIN_MS: i64 = 1000;
+
 /// A run to be driven, and the message that asked for it.
 type Going = (Box<LiveRun>, Claimed);
 
@@ -502,7 +505,10 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     let goes_on = match run.state {
         State::Sealed(_) => false,
         // Another message drives it: this one comes too late, or again.
-        State::Running if run.message != 0 && run.message != seq => false,
+        State::Running if run.message != 0 && run.message != seq => {
+            look_again(block, &run, &job, &class, claimed)?;
+            false
+        }
         State::Running if claimed.doom.is_some() => {
             let now = block.now().wall;
             let words = format!("it was begun {} times and came to no end", claimed.deliveries - 1);
@@ -541,6 +547,17 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     mark(block, &index::running(run.id))?;
     let input = runs::input_of(block, &run)?;
     Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
+}
+
+/// Stages that a run is looked at again that somebody drives although its time is over. Whoever drives it may have looked at the clock before,
+/// and be about to let it wait: nothing else would tell it then, and it would wait for ever.
+fn look_again(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassRow, claimed: &Claimed) -> Result<()> {
+    let now = block.now().wall;
+    if run.until(job.deadline, class.class.time_max).is_none_or(|until| now < until) {
+        return Ok(());
+    }
+    let again = Timestamp(now.0.saturating_add(LOOK_AGAIN_MS));
+    block.arm(again, &make::drive_message(run.id, claimed.key.worker, job.is_urgent)?)
 }
 
 /// Whether a pending run begins now. If it ends instead, that is staged.

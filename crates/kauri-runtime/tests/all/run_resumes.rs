@@ -1,10 +1,15 @@
 //! Runs that go on where they were, and the attempts that follow them, claim by claim.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{Class, Halt, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind};
-use kauri_runtime::{Failure, Policy, Read};
+use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
+use kauri_runtime::testing::VirtualClock;
+use kauri_runtime::{Failure, Policy, Read, Runtime};
+use kauri_tree::Store;
 use kauri_wire::RunId;
 
 use crate::run_steps::{COUNTS, DONE, count, resuming};
@@ -113,4 +118,62 @@ fn retry_from_a_step_asks_again_for_what_failed_just_before_it_and_keeps_what_fa
     worker.drain().unwrap();
     check_outcome(&runs, next.id, DONE);
     assert_eq!(counted(&setup, "near"), 1);
+}
+
+/// A store that does something in the middle of a commit.
+struct Between {
+    inner: TreeSubstrate,
+    is_armed: AtomicBool,
+    does: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Substrate for Between {
+    fn snapshot(&self) -> kauri_runtime::Result<Box<dyn Rows + '_>> {
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, change: &Arc<Change>) -> kauri_runtime::Result<Verdict> {
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            let does = self.does.lock().unwrap().take();
+            does.into_iter().for_each(|does| does());
+        }
+        self.inner.commit(change)
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn watch(&self, table: &'static str, prefix: &[u8], signal: &Arc<Signal>) {
+        self.inner.watch(table, prefix, signal);
+    }
+}
+
+#[test]
+fn run_whose_time_is_over_at_the_moment_in_which_it_is_parked_is_ended() {
+    let clock = VirtualClock::default();
+    let inner = TreeSubstrate::new(Store::in_memory().unwrap());
+    let between = Arc::new(Between { inner, is_armed: AtomicBool::new(false), does: Mutex::default() });
+    let runtime = Runtime::builder(between.clone(), Arc::new(clock.clone())).start().unwrap();
+    let runs = runtime.runs();
+    runs.define("work", &Class { time_max: Some(Duration::from_secs(10)), ..steady() }).unwrap();
+    let run = submit(&runs).run;
+    let policy = Policy { lease: Duration::from_secs(600), ..Policy::default() };
+    let (other, own, others) = (runtime.clone(), clock.clone(), policy.clone());
+    *between.does.lock().unwrap() = Some(Box::new(move || {
+        // Another instance of the worker is told that the time is over, after this one has looked at the clock.
+        own.advance(Duration::from_secs(10));
+        other.run_worker(CREW, others, well).drain().unwrap();
+    }));
+    let arm = Arc::clone(&between);
+    let mut worker = runtime.run_worker(CREW, policy, move |live: &mut LiveRun| {
+        let waits = live.wait_for_signal("never");
+        arm.is_armed.store(true, Ordering::SeqCst);
+        waits.and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    clock.advance(Duration::from_secs(3600));
+    worker.drain().unwrap();
+    check_outcome(&runs, run, Outcome::TimedOut);
+    assert_eq!(runtime.gauges().unwrap().timers, 0, "nothing is left that looks again");
 }
