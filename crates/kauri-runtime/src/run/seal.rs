@@ -14,7 +14,7 @@ use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, st
 use super::outcome::{Origin, Outcome, State};
 use super::row::Run;
 use super::sink::EventDraft;
-use super::{ids, index, signal};
+use super::{ids, index, signal, step};
 use crate::atomic::Atomic;
 use crate::error::Result;
 use crate::read::Read;
@@ -103,7 +103,8 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
                 unmark(block, &gate.queued(run.id))?;
                 call_next(block, gate, limit)?;
             }
-            follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
+            let mut next = follow(block, shared, run, job, Input::Of(run.input_of), Some(due))?;
+            step::keep_on(block, run, &mut next)
         }
         None => finish(block, job, run, ending.outcome),
     }

@@ -147,6 +147,23 @@ pub(super) fn record(block: &mut Atomic<'_>, run: &mut Run, step: &Recorded) -> 
     Ok(())
 }
 
+/// Stages that a new run has these steps of the run that it retries.
+fn keep(block: &mut Atomic<'_>, run: &mut Run, steps: &[Recorded]) -> Result<()> {
+    steps.iter().try_for_each(|step| record(block, run, step))?;
+    run.kept = run.steps;
+    make::stage_run(block, run)
+}
+
+/// Stages that the run which follows one by itself keeps the steps which that one was told to keep: whoever said so said that they are done.
+pub(super) fn keep_on(block: &mut Atomic<'_>, before: &Run, run: &mut Run) -> Result<()> {
+    if before.kept == 0 {
+        return Ok(());
+    }
+    let mut steps = read(block, before.id)?;
+    steps.truncate(usize::try_from(before.kept).unwrap_or(usize::MAX));
+    keep(block, run, &steps)
+}
+
 /// The code asks for another step than the one that is recorded. Nothing is done then: which of the two is right, people must say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
@@ -223,7 +240,7 @@ impl Runs {
 
     /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
     /// done them, and has another input if one is given. The step may be the one by which the run failed. Those that failed just before it
-    /// are asked for again too.
+    /// are asked for again too. If the new run fails and its class has another follow it, that one keeps the same steps.
     ///
     /// # Errors
     /// `NoStep`, and as for [`retry`](Runs::retry).
@@ -235,11 +252,7 @@ impl Runs {
             let job = make::job(block, &failed.job)?;
             let input = input.map_or(Input::Of(failed.input_of), Input::Own);
             let mut next = seal::follow(block, self.shared(), &failed, job, input, None)?;
-            for step in kept {
-                record(block, &mut next, step)?;
-            }
-            next.kept = next.steps;
-            make::stage_run(block, &next)?;
+            keep(block, &mut next, kept)?;
             Ok(next)
         })
     }

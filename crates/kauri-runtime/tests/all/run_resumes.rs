@@ -13,7 +13,7 @@ use kauri_tree::Store;
 use kauri_wire::RunId;
 
 use crate::run_steps::{COUNTS, DONE, count, resuming};
-use crate::runs::{CREW, crew, setup_with, submit, well};
+use crate::runs::{CREW, crew, setup, setup_with, submit, well};
 use crate::setup::Setup;
 
 /// A class whose runs go on after a crash, and are not followed by others.
@@ -176,4 +176,28 @@ fn run_whose_time_is_over_at_the_moment_in_which_it_is_parked_is_ended() {
     worker.drain().unwrap();
     check_outcome(&runs, run, Outcome::TimedOut);
     assert_eq!(runtime.gauges().unwrap().timers, 0, "nothing is left that looks again");
+}
+
+#[test]
+fn steps_that_a_retry_was_told_to_keep_are_kept_by_the_attempt_that_follows_it() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        count(live, "charge")?;
+        count(live, "ship")?;
+        match live.run().attempt() {
+            1 => Err(Halt::Failed("no van".into())),
+            2 => panic!("the executor died"),
+            _ => well(live),
+        }
+    });
+    worker.drain().unwrap();
+    runs.define("work", &Class::new(CREW)).unwrap();
+    let second = runs.retry_from(run, "ship", None).unwrap();
+    worker.drain().unwrap();
+    setup.advance(10_000);
+    worker.drain().unwrap();
+    let third = runs.attempts(&second.job).unwrap().pop().unwrap();
+    assert_eq!((third.attempt(), third.outcome(), third.kept, third.steps), (3, Some(DONE), 1, 2));
+    assert_eq!((counted(&setup, "charge"), counted(&setup, "ship")), (1, 3));
 }
