@@ -93,7 +93,6 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     stage_run(block, run)?;
     unmark(block, &index::running(run.id))?;
     block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&index::Weight::of(run).encode()))?;
-    signal::clear(block, run.id)?;
     match pause_before_another(block, job.deadline, run, ending.outcome)? {
         Some(pause) => {
             let wait = i64::try_from(shared.jitter(pause).as_millis()).unwrap_or(i64::MAX);
@@ -104,9 +103,13 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
                 call_next(block, gate, limit)?;
             }
             let mut next = follow(block, shared, run, job, Input::Of(run.input_of), Some(due))?;
+            signal::hand_on(block, run.id, next.id)?;
             step::keep_on(block, run, &mut next)
         }
-        None => finish(block, job, run, ending.outcome),
+        None => {
+            signal::clear(block, run.id)?;
+            finish(block, job, run, ending.outcome)
+        }
     }
 }
 

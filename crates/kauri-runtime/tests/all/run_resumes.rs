@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
-use kauri_runtime::run::{Class, Halt, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind};
+use kauri_runtime::run::{Class, Halt, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submitted};
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Failure, Policy, Read, Runtime};
@@ -200,4 +200,36 @@ fn steps_that_a_retry_was_told_to_keep_are_kept_by_the_attempt_that_follows_it()
     let third = runs.attempts(&second.job).unwrap().pop().unwrap();
     assert_eq!((third.attempt(), third.outcome(), third.kept, third.steps), (3, Some(DONE), 1, 2));
     assert_eq!((counted(&setup, "charge"), counted(&setup, "ship")), (1, 3));
+}
+
+#[test]
+fn signals_that_an_attempt_did_not_take_go_on_to_the_one_that_follows_it_and_not_to_a_retry_by_hand() {
+    let (setup, runs) = setup_with(&Class::new(CREW));
+    let Submitted { run, job, .. } = submit(&runs);
+    let mut worker = crew(&setup, |live| match live.run().attempt() {
+        1 => {
+            live.wait_for_signal("taken")?;
+            panic!("the executor died")
+        }
+        2 => {
+            assert_eq!((live.wait_for_signal("approved")?, live.wait_for_signal("approved")?), (b"1".into(), b"2".into()));
+            Err(Halt::Failed("no".into()))
+        }
+        _ => live.wait_for_signal("left").and_then(|_| well(live)),
+    });
+    for (name, payload) in [("taken", b"0"), ("approved", b"1"), ("left", b"3"), ("approved", b"2")] {
+        runs.signal(run, name, payload).unwrap();
+    }
+    worker.drain().unwrap();
+    runs.define("work", &steady()).unwrap();
+    setup.advance(10_000);
+    worker.drain().unwrap();
+    let attempts = runs.attempts(&job).unwrap();
+    let [.., second] = &attempts[..] else { panic!("expected attempts, found none") };
+    assert_eq!((second.attempt(), second.outcome()), (2, Some(Outcome::ScriptError)), "{}", said(&runs, second.id));
+    let third = runs.retry(second.id).unwrap().id;
+    worker.drain().unwrap();
+    assert_eq!(runs.run(third).unwrap().state, State::Parked, "it begins without");
+    let tables = setup.runtime.substrate().snapshot().unwrap().tables().unwrap();
+    assert!(!tables.iter().any(|table| table == "signals"), "nothing is left");
 }
