@@ -19,8 +19,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::fault::RunFault;
 use super::index;
+use super::job::Job;
 use super::live::{Halt, LiveRun};
-use super::make::{mark, marked, unmark};
+use super::make::{self, mark, marked, unmark};
 use super::runs::Runs;
 use super::signal;
 use super::step::StepKind;
@@ -47,8 +48,9 @@ pub trait ActionLedger: Send + Sync {
 /// An action that a run wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskedAction<'a> {
-    /// Its id: that of the job with the place and name of the step, so that a run which goes on after a crash, and one that tries the
-    /// job again, mean the same action.
+    /// Its id: that of the job, how many actions of its name the run did before it, and its name; so a run which goes on after a crash, and one
+    /// that tries the job again, mean the same action, whatever steps are around it. Where the job's id was chosen, its first run is in it too: another
+    /// job may have the id later.
     pub id: &'a str,
     /// The trace: the root of the run's tree.
     pub trace: &'a str,
@@ -149,8 +151,8 @@ impl LiveRun {
 
     /// Steps 1 and 2: what is known of an action before its effect.
     pub(super) fn begin_action(&mut self, name: &str, task: &str) -> Result<AtHand, Halt> {
-        let number = self.next_step();
         if let Some(result) = self.recall(StepKind::Action, name)? {
+            self.count_action(name);
             return Ok(AtHand::Done(result));
         }
         let Some(ledger) = self.ledger() else {
@@ -160,7 +162,7 @@ impl LiveRun {
         // Also finds out whether the run is still ours. Whoever decides does so before it tells: so what is asked after this look
         // is the decision.
         self.forget_signal(DECIDED)?;
-        let id = action_id(self.run().job.as_str(), number, name);
+        let id = action_id(self.job(), self.actions_before(name), name)?;
         let (trace, run) = (self.run().trace(), self.id());
         let asked = AskedAction { id: &id, trace: &trace, task, run };
         let mut standing = ledger.begin(&asked)?;
@@ -195,7 +197,10 @@ impl LiveRun {
     fn record_action(&mut self, name: &str, result: Vec<u8>) -> Result<Vec<u8>, Halt> {
         let run = self.id();
         match self.record_step(StepKind::Action, name, &result) {
-            Ok(()) => Ok(result),
+            Ok(()) => {
+                self.count_action(name);
+                Ok(result)
+            }
             Err(halt) => {
                 if matches!(halt, Halt::Lost) {
                     // Whoever drives the run now may have found this action under way.
@@ -272,13 +277,18 @@ fn settle(action: Box<dyn BegunAction>, worked: Result<Vec<u8>, Failure>) -> Res
     }
 }
 
-/// The id of an action.
-fn action_id(job: &str, number: u32, name: &str) -> String {
-    let id = format!("{job}#{number}:{name}");
-    match id.len() <= ID_BYTES_MAX {
+/// The id of an action before which so many of its name were done.
+fn action_id(job: &Job, before: u32, name: &str) -> Result<String> {
+    let Job { id, first, .. } = job;
+    // An id that somebody chose may come again when its job is gone, which the ledger does not know. That of a run never does.
+    let id = match *id == make::own_job(*first)? {
+        true => format!("{id}#{before}:{name}"),
+        false => format!("{id}@{first}#{before}:{name}"),
+    };
+    Ok(match id.len() <= ID_BYTES_MAX {
         true => id,
         false => hex::encode(Sha256::digest(id.as_bytes())),
-    }
+    })
 }
 
 /// Where actions are written down, if anywhere.

@@ -1,5 +1,6 @@
 //! A run that somebody drives: what it says and records while it goes on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -163,6 +164,8 @@ pub struct LiveRun {
     pub(super) park: Option<Park>,
     /// The step that was asked for last, until it is recorded. If the run fails, it is what failed.
     pub(super) asked: Option<Asked>,
+    /// How many actions of each name were done.
+    actions: BTreeMap<Box<str>, u32>,
     /// How its end was committed, if that was done before its driver returned.
     pub(super) concluded: Option<Result<bool>>,
 }
@@ -186,6 +189,7 @@ impl LiveRun {
             stop: None,
             park: None,
             asked: None,
+            actions: BTreeMap::new(),
             concluded: None,
         }
     }
@@ -452,9 +456,14 @@ impl LiveRun {
         }
     }
 
-    /// The place of the next step that is asked for.
-    pub(super) fn next_step(&self) -> u32 {
-        self.next
+    /// How many actions of this name were done before.
+    pub(super) fn actions_before(&self, name: &str) -> u32 {
+        self.actions.get(name).copied().unwrap_or(0)
+    }
+
+    /// Counts an action that is done. One that failed is not counted: whoever asks for it again means the same.
+    pub(super) fn count_action(&mut self, name: &str) {
+        *self.actions.entry(name.into()).or_default() += 1;
     }
 
     /// Records what was done in the next place.

@@ -5,15 +5,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
-use kauri_runtime::run::{Class, Halt, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submitted};
+use kauri_runtime::run::{
+    Class, Ending, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submission, Submitted,
+};
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
-use kauri_runtime::{Failure, Policy, Read, Runtime};
+use kauri_runtime::{Failure, Policy, Read, Runtime, Worker};
 use kauri_tree::Store;
-use kauri_wire::RunId;
+use kauri_wire::{JobId, RunId};
 
+use crate::run_scripts::Told;
 use crate::run_steps::{COUNTS, DONE, count, resuming};
 use crate::runs::{CREW, crew, setup, setup_with, submit, well};
+use crate::script_waits::Book;
 use crate::setup::Setup;
 
 /// A class whose runs go on after a crash, and are not followed by others.
@@ -212,7 +216,10 @@ fn signals_that_an_attempt_did_not_take_go_on_to_the_one_that_follows_it_and_not
             panic!("the executor died")
         }
         2 => {
-            assert_eq!((live.wait_for_signal("approved")?, live.wait_for_signal("approved")?), (b"1".into(), b"2".into()));
+            assert_eq!(
+                (live.wait_for_signal("approved")?, live.wait_for_signal("approved")?),
+                (b"1".into(), b"2".into())
+            );
             Err(Halt::Failed("no".into()))
         }
         _ => live.wait_for_signal("left").and_then(|_| well(live)),
@@ -232,4 +239,66 @@ fn signals_that_an_attempt_did_not_take_go_on_to_the_one_that_follows_it_and_not
     assert_eq!(runs.run(third).unwrap().state, State::Parked, "it begins without");
     let tables = setup.runtime.substrate().snapshot().unwrap().tables().unwrap();
     assert!(!tables.iter().any(|table| table == "signals"), "nothing is left");
+}
+
+/// A runtime with a ledger, and what the worker charged for.
+fn acting(
+    class: &Class,
+    code: fn(&mut LiveRun, &mut dyn FnMut(&str)) -> Result<Ending, Halt>,
+) -> (Setup, Runs, Worker, Told) {
+    let setup = Setup::with(|builder| builder.ledger(Arc::new(Book::default())));
+    let runs = setup.runtime.runs();
+    runs.define("work", class).unwrap();
+    let told = Told::default();
+    let own = Arc::clone(&told);
+    let worker = crew(&setup, move |live| code(live, &mut |what| own.lock().unwrap().push(what.to_owned())));
+    (setup, runs, worker, told)
+}
+
+/// Charges for what the run was given.
+fn charge(live: &mut LiveRun, tell: &mut dyn FnMut(&str)) -> Result<Vec<u8>, Halt> {
+    let input = String::from_utf8_lossy(live.input()).into_owned();
+    live.action("charge", &format!("charge {input}"), |id| {
+        tell(id.split_once('#').unwrap().1);
+        tell(&input);
+        Ok(input.clone().into_bytes())
+    })
+}
+
+#[test]
+fn action_is_done_once_for_its_job_also_if_another_step_comes_before_it_in_a_later_attempt() {
+    let (_setup, runs, mut worker, told) = acting(&steady(), |live, tell| {
+        if live.run().attempt() > 1 {
+            count(live, "validate")?;
+        }
+        charge(live, tell)?;
+        if live.run().attempt() == 1 {
+            return Err(Halt::Failed("a bug".into()));
+        }
+        charge(live, tell)?;
+        well(live)
+    });
+    let run = runs.submit(&Submission::new("work", "7")).unwrap().run;
+    worker.drain().unwrap();
+    let next = runs.retry(run).unwrap().id;
+    worker.drain().unwrap();
+    check_outcome(&runs, next, DONE);
+    assert_eq!(*told.lock().unwrap(), ["0:charge", "7", "1:charge", "7"], "the second is another");
+}
+
+#[test]
+fn action_of_a_job_is_done_also_if_a_job_that_is_gone_had_its_id() {
+    let keep = Keep { time: Some(Duration::ZERO), ..Keep::default() };
+    let (setup, runs, mut worker, told) = acting(&Class { keep, ..steady() }, |live, tell| {
+        charge(live, tell)?;
+        well(live)
+    });
+    for input in ["november", "december"] {
+        let job = Submission::new("work", input).job_id(JobId::new("invoice").unwrap());
+        assert!(runs.submit(&job).unwrap().is_new);
+        worker.drain().unwrap();
+        setup.advance(1000);
+        assert_eq!(runs.sweep(1000).unwrap().jobs, 1);
+    }
+    assert_eq!(*told.lock().unwrap(), ["0:charge", "november", "0:charge", "december"]);
 }
