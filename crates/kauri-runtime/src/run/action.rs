@@ -24,7 +24,7 @@ use super::live::{Halt, LiveRun};
 use super::make::{self, mark, marked, unmark};
 use super::runs::Runs;
 use super::signal;
-use super::step::StepKind;
+use super::step::{Divergence, StepKind};
 use crate::error::{Error, Result};
 use crate::handler::Failure;
 
@@ -38,7 +38,8 @@ pub(super) const DECIDED: &str = "action decided";
 pub trait ActionLedger: Send + Sync {
     /// Writes down that an action is about to be done, unless one of this id was before. Its effect may happen only after this returned.
     ///
-    /// An action that failed, or of which it was decided that it may be tried again, is begun anew.
+    /// An action that failed, or of which it was decided that it may be tried again, is begun anew, whatever its task was. One that was done as
+    /// another task is [`Other`](ActionStanding::Other).
     ///
     /// # Errors
     /// If it cannot be written down. Then it counts as not begun.
@@ -66,6 +67,8 @@ pub enum ActionStanding {
     Begun(Box<dyn BegunAction>),
     /// It was done before, and this is its result.
     Done(Vec<u8>),
+    /// Something else was done under its id: this task. Its result is not what was asked for.
+    Other(Box<str>),
     /// It was begun before, and nobody knows whether it was done: somebody must decide.
     InDoubt,
 }
@@ -75,6 +78,7 @@ impl fmt::Debug for ActionStanding {
         f.write_str(match self {
             Self::Begun(_) => "Begun",
             Self::Done(_) => "Done",
+            Self::Other(_) => "Other",
             Self::InDoubt => "InDoubt",
         })
     }
@@ -133,7 +137,8 @@ impl LiveRun {
     /// A failure of the work means that nothing was done. [`Failure::Runtime`] says that nobody knows.
     ///
     /// # Errors
-    /// `Failed` with what the work answers; `Parked` if nobody knows whether it was done before; and as for [`step`](LiveRun::step).
+    /// `Failed` with what the work answers; `Parked` if nobody knows whether it was done before; `Diverged` if it was done as another task;
+    /// and as for [`step`](LiveRun::step).
     pub fn action(
         &mut self,
         name: &str,
@@ -173,6 +178,7 @@ impl LiveRun {
         }
         match standing {
             ActionStanding::Done(result) => self.record_action(name, result).map(AtHand::Done),
+            ActionStanding::Other(done) => Err(self.diverge_in(name, &done, task)),
             #[cfg(feature = "planted")]
             ActionStanding::InDoubt if self.shared.is_planted(crate::planted::Bug::DoubtIgnored) => {
                 Ok(AtHand::Begun(Box::new(crate::planted::Unwritten(id))))
@@ -192,6 +198,12 @@ impl LiveRun {
         let settled = settle(action, worked);
         let result = self.note(settled)?;
         self.record_action(name, result)
+    }
+
+    /// The ledger has another task under an action's id than the code asks for. Which of them is right, people must say.
+    fn diverge_in(&self, name: &str, done: &str, task: &str) -> Halt {
+        let side = |task| (StepKind::Action, format!("{name}: {task}").into());
+        Halt::Diverged(Box::new(Divergence { number: self.next_step(), recorded: side(done), asked: Some(side(task)) }))
     }
 
     fn record_action(&mut self, name: &str, result: Vec<u8>) -> Result<Vec<u8>, Halt> {

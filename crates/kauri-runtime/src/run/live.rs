@@ -456,6 +456,11 @@ impl LiveRun {
         }
     }
 
+    /// The place of the next step that is asked for.
+    pub(super) fn next_step(&self) -> u32 {
+        self.next
+    }
+
     /// How many actions of this name were done before.
     pub(super) fn actions_before(&self, name: &str) -> u32 {
         self.actions.get(name).copied().unwrap_or(0)

@@ -169,7 +169,7 @@ pub(super) fn keep_on(block: &mut Atomic<'_>, before: &Run, run: &mut Run) -> Re
 pub struct Divergence {
     /// The place of the step, from 0.
     pub number: u32,
-    /// What is recorded there.
+    /// What is recorded there; of an action that the ledger knows as another task, its name and that task.
     pub recorded: (StepKind, Box<str>),
     /// What the code asked for; nothing if it ended there.
     pub asked: Option<(StepKind, Box<str>)>,

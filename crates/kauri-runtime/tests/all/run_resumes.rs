@@ -302,3 +302,21 @@ fn action_of_a_job_is_done_also_if_a_job_that_is_gone_had_its_id() {
     }
     assert_eq!(*told.lock().unwrap(), ["0:charge", "november", "0:charge", "december"]);
 }
+
+#[test]
+fn action_that_was_done_as_another_task_is_reported_with_both_and_is_not_answered() {
+    let (_setup, runs, mut worker, told) = acting(&steady(), |live, tell| {
+        charge(live, tell)?;
+        Err(Halt::Failed("it should have been 50".into()))
+    });
+    let run = runs.submit(&Submission::new("work", "100")).unwrap().run;
+    worker.drain().unwrap();
+    let next = runs.retry_from(run, "charge", Some(b"50")).unwrap().id;
+    worker.drain().unwrap();
+    check_outcome(&runs, next, Outcome::VersionMismatch);
+    let words =
+        "step 0 is recorded as an action \"charge: charge 100\", and the code asks for an action \"charge: charge 50\"";
+    let said = said(&runs, next).replace('\\', "");
+    assert!(said.contains(words), "expected {words}, found {said}");
+    assert_eq!(*told.lock().unwrap(), ["0:charge", "100"]);
+}

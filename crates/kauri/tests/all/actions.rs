@@ -225,3 +225,21 @@ fn action_that_failed_is_tried_anew_by_the_next_attempt_and_one_that_was_done_is
     assert_eq!(status(format!("{job}#0:charge~2")), Some(Status::Completed));
     assert!(life.ledger.check().expect("checked").is_empty());
 }
+
+#[test]
+fn action_that_was_done_as_another_task_is_not_answered_with_its_result() {
+    let scratch = Scratch::new("act-other");
+    let life = Life::new(&scratch, Crash::Never);
+    let sell = |live: &mut LiveRun| {
+        // What is secret is not in the ledger, and makes no difference.
+        let task = format!("charge {} with password=secret", live.run().attempt().max(2));
+        live.action("charge", &task, |_| Ok(Vec::new()))?;
+        let task = format!("mail {}", live.run().attempt());
+        live.action("mail", &task, |_| Ok(Vec::new()))?;
+        Err::<Ending, Halt>(Halt::Failed("no".into()))
+    };
+    let job = life.runs().submit(&Submission::new("sale", "")).expect("submitted").job;
+    life.runtime.run_worker(CREW, Policy::default(), sell).drain().expect("driven");
+    let outcomes: Vec<_> = life.runs().attempts(&job).expect("there").iter().map(Run::outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::ScriptError), Some(Outcome::VersionMismatch)]);
+}
