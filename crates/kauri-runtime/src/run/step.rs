@@ -197,7 +197,8 @@ pub struct Step<'a, 'b> {
 
 impl Step<'_, '_> {
     /// Asks for derived work: a job of the class `target`, with these params as its input, under this run. It is made when the step
-    /// commits, once for each target and params in a tree of runs.
+    /// commits, once for each target and params in a tree of runs. If an attempt of the same job before this one asked for it, and it had failed
+    /// or been cancelled when this attempt was made, it is run again in the same commit; what fails for this attempt is not.
     ///
     /// # Errors
     /// `Params` if they have no canonical form, or if the substrate fails.

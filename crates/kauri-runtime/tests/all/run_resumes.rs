@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Ending, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submission, Submitted,
+    Class, Ending, Enqueued, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submission,
+    Submitted,
 };
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
 use kauri_runtime::{Failure, Policy, Read, Runtime, Worker};
 use kauri_tree::Store;
+use kauri_wire::pack::MapBuf;
 use kauri_wire::{JobId, RunId};
 
 use crate::run_scripts::Told;
@@ -319,4 +321,69 @@ fn action_that_was_done_as_another_task_is_reported_with_both_and_is_not_answere
     let said = said(&runs, next).replace('\\', "");
     assert!(said.contains(words), "expected {words}, found {said}");
     assert_eq!(*told.lock().unwrap(), ["0:charge", "100"]);
+}
+
+/// Asks for derived work, and waits for it.
+fn ask_and_wait(live: &mut LiveRun, name: &str) -> Result<Outcome, Halt> {
+    let child = live.step(name, |step| match step.enqueue("part", MapBuf::new().view())? {
+        Enqueued::Made(run) | Enqueued::Same(run) => Ok(run.as_bytes().to_vec()),
+        Enqueued::Skipped(skip) => Err(Failure::fatal(skip.as_str())),
+    })?;
+    live.wait_for(RunId::from_bytes(child.try_into().expect("sixteen bytes")).expect("a run"))
+}
+
+/// A runtime whose runs ask for derived work of the class `part`.
+fn deriving(part: &Class) -> (Setup, Runs) {
+    let fan_out = FanOut { depth_max: 1, ..FanOut::default() };
+    let (setup, runs) = setup_with(&Class { fan_out, ..steady() });
+    runs.define("part", part).unwrap();
+    (setup, runs)
+}
+
+#[test]
+fn tree_that_is_retried_after_it_was_cancelled_does_its_derived_work() {
+    let (setup, runs) = deriving(&steady());
+    let run = submit(&runs).run;
+    let may = Arc::new(AtomicBool::new(false));
+    let can = Arc::clone(&may);
+    let mut worker = crew(&setup, move |live| {
+        if live.run().depth > 0 {
+            if !can.load(Ordering::SeqCst) {
+                live.wait_for_signal("go")?;
+            }
+            count(live, "part")?;
+            return well(live);
+        }
+        let outcome = ask_and_wait(live, "ask")?;
+        if outcome.is_success() { well(live) } else { Err(Halt::Failed(format!("its part: {outcome}").into())) }
+    });
+    worker.drain().unwrap();
+    runs.cancel(run).unwrap();
+    may.store(true, Ordering::SeqCst);
+    let next = runs.retry(run).unwrap().id;
+    worker.drain().unwrap();
+    check_outcome(&runs, next, DONE);
+    assert_eq!(counted(&setup, "part"), 1);
+}
+
+#[test]
+fn derived_work_that_fails_is_done_once_for_each_attempt_that_asks_for_it() {
+    let (setup, runs) = deriving(&steady());
+    let Submitted { mut run, job, .. } = submit(&runs);
+    let tries = Arc::new(Mutex::new(0));
+    let own = Arc::clone(&tries);
+    let mut worker = crew(&setup, move |live| {
+        if live.run().depth > 0 {
+            *own.lock().unwrap() += 1;
+            return Err(Halt::Failed("no".into()));
+        }
+        let outcomes = (ask_and_wait(live, "ask")?, ask_and_wait(live, "ask again")?);
+        assert_eq!(outcomes, (Outcome::ScriptError, Outcome::ScriptError));
+        Err(Halt::Failed("no".into()))
+    });
+    for attempt in 1..=3 {
+        worker.drain().unwrap();
+        assert_eq!((*tries.lock().unwrap(), runs.attempts(&job).unwrap().len()), (attempt, attempt));
+        run = runs.retry(run).unwrap().id;
+    }
 }

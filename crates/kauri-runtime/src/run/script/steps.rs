@@ -249,7 +249,8 @@ impl Context {
     }
 
     /// Asks for derived work in a step of this name: a job of the class `target`, with these params as its input. It is made with the
-    /// commit that records the step, once for each target and params in a tree of runs: its first run.
+    /// commit that records the step, once for each target and params in a tree of runs: its first run. If an attempt of the same job before this
+    /// one asked for it, and it had failed or been cancelled when this attempt was made, it is run again; what fails for this attempt is not.
     ///
     /// # Errors
     /// If no job is made, and as for [`step`](Self::step).
