@@ -25,7 +25,7 @@ use crate::metrics::Counter;
 use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
-use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
+use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, RUN_INDEX, URGENT};
 use crate::substrate::{Change, Posted, Rows, Seen, Verdict};
 use crate::time::Mono;
 use crate::worker::{Pace, Rest, Tick, Work, Worker};
@@ -509,7 +509,7 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
             look_again(block, &run, &job, &class, claimed)?;
             false
         }
-        State::Running if claimed.doom.is_some() => {
+        State::Running if claimed.doom.is_some() && !has_progressed(block, &run)? => {
             let now = block.now().wall;
             let words = format!("it was begun {} times and came to no end", claimed.deliveries - 1);
             seal::seal(block, shared, &mut run, &Ending::failure(now, Outcome::ExecutorCrash, &words))?;
@@ -543,10 +543,21 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     run.state = State::Running;
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
+    if claimed.deliveries > 1 {
+        block.stage(&RUN_INDEX, &index::taken_over(run.id), Some(&run.steps.to_le_bytes()))?;
+    }
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
     let input = runs::input_of(block, &run)?;
     Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
+}
+
+/// Whether a run has done more steps than it had when it was taken over last. One that gets on comes to an end, however often whoever
+/// drives it dies.
+fn has_progressed(block: &Atomic<'_>, run: &Run) -> Result<bool> {
+    let damaged = || Error::damaged("run_index", "how many steps a run had");
+    let Some(row) = block.row(&RUN_INDEX, &index::taken_over(run.id))? else { return Ok(run.steps > run.kept) };
+    Ok(run.steps > u32::from_le_bytes(row[..].try_into().map_err(|_| damaged())?))
 }
 
 /// Stages that a run is looked at again that somebody drives although its time is over. Whoever drives it may have looked at the clock before,

@@ -85,6 +85,9 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     if run.state == State::Parked {
         unmark(block, &index::awaited(run.id))?;
     }
+    if run.claims > 1 {
+        unmark(block, &index::taken_over(run.id))?;
+    }
     let event = event::encode(&ending.terminal)?;
     event::stage_bytes(block, run, event)?;
     run.state = State::Sealed(ending.outcome);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind, Submission,
-    Submitted,
+    Class, Ending, Enqueued, EventSink, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind,
+    Submission, Submitted,
 };
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
@@ -18,7 +18,7 @@ use kauri_wire::{JobId, RunId};
 
 use crate::run_scripts::Told;
 use crate::run_steps::{COUNTS, DONE, count, resuming};
-use crate::runs::{CREW, crew, setup, setup_with, submit, well};
+use crate::runs::{CREW, crew, log, setup, setup_with, submit, well};
 use crate::script_waits::Book;
 use crate::setup::Setup;
 
@@ -243,10 +243,13 @@ fn signals_that_an_attempt_did_not_take_go_on_to_the_one_that_follows_it_and_not
     assert!(!tables.iter().any(|table| table == "signals"), "nothing is left");
 }
 
-/// A runtime with a ledger, and what the worker charged for.
+/// What a run does, and tells of.
+type Acts = fn(&mut LiveRun, &mut dyn FnMut(&str)) -> Result<Ending, Halt>;
+
+/// A runtime with a ledger, a worker that does this, and what it told of.
 fn acting(
     class: &Class,
-    code: fn(&mut LiveRun, &mut dyn FnMut(&str)) -> Result<Ending, Halt>,
+    code: Acts,
 ) -> (Setup, Runs, Worker, Told) {
     let setup = Setup::with(|builder| builder.ledger(Arc::new(Book::default())));
     let runs = setup.runtime.runs();
@@ -386,4 +389,41 @@ fn derived_work_that_fails_is_done_once_for_each_attempt_that_asks_for_it() {
         assert_eq!((*tries.lock().unwrap(), runs.attempts(&job).unwrap().len()), (attempt, attempt));
         run = runs.retry(run).unwrap().id;
     }
+}
+
+/// Lets whoever drives a run die again and again, each after what the code does: how often it was begun, and how it ended.
+fn die_again_and_again(code: fn(&mut LiveRun, u32) -> Result<(), Halt>) -> (u32, Option<Outcome>) {
+    let (mut setup, runs) = setup_with(&steady());
+    let run = submit(&runs).run;
+    let policy = Policy { delivery_budget: 2, ..Policy::default() };
+    for life in 1..=9 {
+        let stopper = setup.runtime.clone();
+        let mut worker = setup.runtime.run_worker(CREW, policy.clone(), move |live: &mut LiveRun| {
+            code(live, life)?;
+            if life == 9 {
+                return well(live);
+            }
+            stopper.stop();
+            live.renew().and_then(|()| well(live))
+        });
+        // That it dies is what is wanted.
+        let _ = worker.drain();
+        drop(worker);
+        setup = setup.restarted();
+    }
+    let run = setup.runtime.runs().run(run).unwrap();
+    (run.claims, run.outcome())
+}
+
+#[test]
+fn run_whose_drivers_die_goes_on_as_long_as_each_does_a_step_and_is_ended_when_none_is_done() {
+    let gets_on =
+        |live: &mut LiveRun, life| (1..=life).try_for_each(|number| count(live, &number.to_string()).map(drop));
+    assert_eq!(die_again_and_again(gets_on), (9, Some(DONE)));
+    let stands = |live: &mut LiveRun, life: u32| {
+        (1..=life.min(4)).try_for_each(|number| count(live, &number.to_string()).map(drop))
+    };
+    assert_eq!(die_again_and_again(stands), (5, Some(Outcome::ExecutorCrash)), "the fifth did none");
+    let never = |live: &mut LiveRun, _| live.append(&[log("here")]).map(drop).map_err(Halt::from);
+    assert_eq!(die_again_and_again(never), (2, Some(Outcome::ExecutorCrash)));
 }

@@ -283,7 +283,7 @@ impl Context {
         self.unless_parked(steps.end_action(name, end))?;
         answer.inspect_err(|error| {
             if is_failed {
-                steps.failed(&words(error))
+                steps.failed(&words(error));
             }
         })
     }
