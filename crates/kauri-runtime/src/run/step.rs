@@ -240,7 +240,8 @@ impl Runs {
     }
 
     /// Runs a job again whose last run failed, now and whatever its budget. The new run keeps the steps before this one as if it had
-    /// done them, and has another input if one is given. The step may be the one by which the run failed. Those that failed just before it
+    /// done them, and has another input if one is given. The step may be the one by which the run failed, which is meant if several have this name;
+    /// else the first of them is. Those that failed just before it
     /// are asked for again too. If the new run fails and its class has another follow it, that one keeps the same steps.
     ///
     /// # Errors
@@ -261,11 +262,13 @@ impl Runs {
 
 /// The steps that are kept by a retry from the step of this name, if there is one.
 fn before<'a>(steps: &'a [Recorded], name: &str) -> Option<&'a [Recorded]> {
-    let is_meant = |(at, step): &(usize, &Recorded)| {
-        // A failure that the code went on after is not what the run failed by.
-        *step.name == *name && (step.kind != StepKind::Failed || at + 1 == steps.len())
+    // Of steps with one name that by which the run failed is meant, else the first. A failure that the code went on after is neither.
+    let is_named =
+        |step: &Recorded, is_failed: bool| *step.name == *name && (step.kind == StepKind::Failed) == is_failed;
+    let at = match steps.last() {
+        Some(last) if is_named(last, true) => steps.len() - 1,
+        _ => steps.iter().position(|step| is_named(step, false))?,
     };
-    let (at, _) = steps.iter().enumerate().find(is_meant)?;
     // Those that failed just before it are why it was asked for. One further back stays: the steps after it would not be in their places.
     let kept = steps[..at].iter().rposition(|step| step.kind != StepKind::Failed).map_or(0, |last| last + 1);
     Some(&steps[..kept])

@@ -11,7 +11,7 @@ use kauri_runtime::run::{
 };
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
-use kauri_runtime::{Failure, Policy, Read, Runtime, Worker};
+use kauri_runtime::{Failure, Policy, Read, Runtime, Worker, Write};
 use kauri_tree::Store;
 use kauri_wire::pack::MapBuf;
 use kauri_wire::{JobId, RunId};
@@ -247,10 +247,7 @@ fn signals_that_an_attempt_did_not_take_go_on_to_the_one_that_follows_it_and_not
 type Acts = fn(&mut LiveRun, &mut dyn FnMut(&str)) -> Result<Ending, Halt>;
 
 /// A runtime with a ledger, a worker that does this, and what it told of.
-fn acting(
-    class: &Class,
-    code: Acts,
-) -> (Setup, Runs, Worker, Told) {
+fn acting(class: &Class, code: Acts) -> (Setup, Runs, Worker, Told) {
     let setup = Setup::with(|builder| builder.ledger(Arc::new(Book::default())));
     let runs = setup.runtime.runs();
     runs.define("work", class).unwrap();
@@ -426,4 +423,30 @@ fn run_whose_drivers_die_goes_on_as_long_as_each_does_a_step_and_is_ended_when_n
     assert_eq!(die_again_and_again(stands), (5, Some(Outcome::ExecutorCrash)), "the fifth did none");
     let never = |live: &mut LiveRun, _| live.append(&[log("here")]).map(drop).map_err(Halt::from);
     assert_eq!(die_again_and_again(never), (2, Some(Outcome::ExecutorCrash)));
+}
+
+#[test]
+fn retry_from_a_name_that_many_steps_have_begins_with_the_one_that_failed_else_with_the_first() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        let attempt = live.run().attempt();
+        for page in 1..=3 {
+            live.step("page", |step| match page == 3 && attempt == 1 {
+                true => Err(Failure::fatal("no page")),
+                false => {
+                    let count = step.get(&COUNTS, "page")?.unwrap_or(0) + 1;
+                    step.put(&COUNTS, "page", count)?;
+                    Ok(Vec::new())
+                }
+            })?;
+        }
+        Err(Halt::Failed("no more".into()))
+    });
+    worker.drain().unwrap();
+    let second = runs.retry_from(run, "page", None).unwrap();
+    worker.drain().unwrap();
+    assert_eq!((second.kept, counted(&setup, "page")), (2, 3));
+    let third = runs.retry_from(second.id, "page", None).unwrap();
+    assert_eq!(third.kept, 0);
 }
