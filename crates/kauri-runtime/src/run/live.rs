@@ -361,8 +361,11 @@ impl LiveRun {
         let rows = self.shared.substrate.snapshot()?;
         let job = match make::find_run(&crate::read::View::new(rows), child)? {
             Some(run) => run.job,
-            // It was swept away since: what is recorded of it counts.
-            None => make::own_job(child)?,
+            // It was swept away since: what is recorded of it counts, whatever id its job had.
+            None => match self.recorded.get(self.next as usize).filter(|step| step.kind == StepKind::Job) {
+                Some(step) => JobId::new(&*step.name).map_err(Error::from)?,
+                None => make::own_job(child)?,
+            },
         };
         self.wait_for_job(&job)
     }

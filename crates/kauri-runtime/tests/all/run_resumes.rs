@@ -450,3 +450,25 @@ fn retry_from_a_name_that_many_steps_have_begins_with_the_one_that_failed_else_w
     let third = runs.retry_from(second.id, "page", None).unwrap();
     assert_eq!(third.kept, 0);
 }
+
+#[test]
+fn what_is_recorded_of_a_job_whose_id_was_chosen_counts_after_it_was_swept_away() {
+    let (setup, runs) = setup_with(&steady());
+    let keep = Keep { time: Some(Duration::ZERO), ..Keep::default() };
+    runs.define("part", &Class { keep, ..Class::new(CREW) }).unwrap();
+    let part = runs.submit(&Submission::new("part", "").job_id(JobId::new("nightly").unwrap())).unwrap().run;
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, move |live| {
+        if &*live.run().class == "part" {
+            return well(live);
+        }
+        assert_eq!(live.wait_for(part)?, DONE);
+        live.wait_for_signal("go").and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    setup.advance(1000);
+    assert_eq!(runs.sweep(1000).unwrap().jobs, 1);
+    runs.signal(run, "go", b"").unwrap();
+    worker.drain().unwrap();
+    check_outcome(&runs, run, DONE);
+}
