@@ -474,8 +474,21 @@ impl LiveRun {
         *self.actions.entry(name.into()).or_default() += 1;
     }
 
+    /// Whether a step of this name is what was asked for last. If another one were recorded, it would stand in a place in which it was not asked
+    /// for, and the next time the code would be taken for another.
+    pub(super) fn check_asked(&self, name: &str) -> Result<(), Halt> {
+        let last = match &self.asked {
+            Some(asked) if *asked.name == *name => return Ok(()),
+            Some(asked) => format!("{:?} was", asked.name),
+            None => "none is open".to_owned(),
+        };
+        let words = format!("expected the end of the step that was asked for last, found that of {name:?}: {last}");
+        Err(Halt::Failed(words.into()))
+    }
+
     /// Records what was done in the next place.
     pub(super) fn record_step(&mut self, kind: StepKind, name: &str, result: &[u8]) -> Result<(), Halt> {
+        self.check_asked(name)?;
         let done = self.commit(|block, _, run| record(block, run, kind, name, result));
         self.note(done)?;
         self.advance();

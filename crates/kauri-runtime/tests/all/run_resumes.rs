@@ -472,3 +472,29 @@ fn what_is_recorded_of_a_job_whose_id_was_chosen_counts_after_it_was_swept_away(
     worker.drain().unwrap();
     check_outcome(&runs, run, DONE);
 }
+
+#[test]
+fn step_inside_of_a_step_or_an_action_of_a_script_is_refused() {
+    struct Nested {
+        is_action: bool,
+    }
+    impl Script for Nested {
+        fn run(&self, cx: &Context) -> Result<(), ScriptError> {
+            match self.is_action {
+                true => cx.action("outer", "outer", |_| Ok(cx.step("inner", || Ok(Vec::new()))?))?,
+                false => cx.step("outer", || cx.step("inner", || Ok(Vec::new())))?,
+            };
+            cx.wait_for_signal("go").map(drop)
+        }
+    }
+    let (setup, runs, _, _) = acting(&steady(), |live, _| well(live));
+    for is_action in [false, true] {
+        let run = submit(&runs).run;
+        let nested = Scripted::new(move |_| Box::new(Rust::inline(Nested { is_action })));
+        setup.runtime.run_worker(CREW, Policy::default(), nested).drain().unwrap();
+        check_outcome(&runs, run, Outcome::ScriptError);
+        let words = "expected one step after the other, found one that is asked for inside of another";
+        assert!(said(&runs, run).contains(words), "{}", said(&runs, run));
+        assert_eq!(kinds(&runs, run), [(StepKind::Failed, "outer".into())]);
+    }
+}

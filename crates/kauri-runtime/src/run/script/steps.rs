@@ -5,6 +5,7 @@
 //! what it recorded. A script that goes on instead says and records nothing, and is parked all the same.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kauri_wire::pack::Map;
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -129,6 +130,22 @@ impl From<StepsError> for ScriptError {
     }
 }
 
+/// That a script is in the middle of a step, as long as it is there.
+struct InStep<'a>(&'a AtomicBool);
+
+impl<'a> InStep<'a> {
+    fn new(is_in_step: &'a AtomicBool) -> Self {
+        is_in_step.store(true, Ordering::SeqCst);
+        Self(is_in_step)
+    }
+}
+
+impl Drop for InStep<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 /// How it is recorded that a step of a script failed: the error's class, a byte 0, and what it says.
 fn words(error: &ScriptError) -> String {
     format!("{}\0{}", error.error_type, error.message)
@@ -158,7 +175,7 @@ impl<E: Into<ScriptError>> From<E> for ActionError {
 impl Context {
     /// Does a piece of work, once: what it answers is recorded. If it is recorded already, because the run goes on after a crash or a wait,
     /// or keeps steps of the run that it retries, that is answered and nothing is done. Steps are asked for one after the other, in an order
-    /// that follows from the job alone.
+    /// that follows from the job alone; one that is asked for inside of another is refused.
     ///
     /// A crash between the work and its record means that it is done again: what happens outside is an [action](Self::action).
     ///
@@ -175,7 +192,9 @@ impl Context {
         if let Some(result) = steps.recall(name)? {
             return Ok(result);
         }
+        let in_step = InStep::new(&self.is_in_step);
         let result = work().inspect_err(|error| steps.failed(&words(error)))?;
+        drop(in_step);
         steps.record(name, &result)?;
         Ok(result)
     }
@@ -274,7 +293,10 @@ impl Context {
             BeganAction::Done(result) => return Ok(result),
             BeganAction::Begun(id) => id,
         };
-        let (end, answer) = match work(&id) {
+        let in_step = InStep::new(&self.is_in_step);
+        let worked = work(&id);
+        drop(in_step);
+        let (end, answer) = match worked {
             Ok(result) => (ActionEnd::Done(result.clone()), Ok(result)),
             Err(ActionError::NotDone(error)) => (ActionEnd::NotDone(error.to_string()), Err(error)),
             Err(ActionError::InDoubt) => (ActionEnd::InDoubt, Err(StepsError::Parked.into())),
@@ -322,6 +344,11 @@ impl Context {
 
     fn steps(&self) -> Result<&dyn Steps, ScriptError> {
         self.emitter.check()?;
+        if self.is_in_step.load(Ordering::SeqCst) {
+            return Err(ScriptError::new(
+                "expected one step after the other, found one that is asked for inside of another",
+            ));
+        }
         self.steps.as_deref().ok_or_else(|| ScriptError::new("the steps of this run are recorded nowhere"))
     }
 }
