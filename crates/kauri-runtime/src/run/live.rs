@@ -327,8 +327,13 @@ impl LiveRun {
     /// Waits for the end of a job, whatever its runs, holding nothing meanwhile: how it ended.
     ///
     /// # Errors
-    /// `Parked` if it has not ended, and as for `step`.
+    /// `Parked` if it has not ended, `Failed` if it is the run's own, and as for `step`.
     pub fn wait_for_job(&mut self, job: &JobId) -> Result<Outcome, Halt> {
+        if *job == self.run.job {
+            let words =
+                format!("expected another job to wait for, found {job}, which is this run's own and ends after it");
+            return Err(Halt::Failed(words.into()));
+        }
         let name = job.as_str();
         let recorded = match self.recall(StepKind::Job, name)? {
             Some(result) => Some(result),

@@ -498,3 +498,17 @@ fn step_inside_of_a_step_or_an_action_of_a_script_is_refused() {
         assert_eq!(kinds(&runs, run), [(StepKind::Failed, "outer".into())]);
     }
 }
+
+#[test]
+fn run_that_waits_for_its_own_job_is_told_that_it_cannot() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        let own = live.id();
+        live.wait_for(own).and_then(|_| well(live))
+    });
+    worker.drain().unwrap();
+    check_outcome(&runs, run, Outcome::ScriptError);
+    let words = format!("expected another job to wait for, found job-{run}");
+    assert!(said(&runs, run).contains(&words), "{}", said(&runs, run));
+}
