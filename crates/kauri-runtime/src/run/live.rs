@@ -424,7 +424,8 @@ impl LiveRun {
         self.buffered.extend(rows);
         if self.buffered_bytes > BUFFERED_BYTES_MAX {
             let flushed = self.append_rows(&[]);
-            flushed.map_err(|halt| self.sink_error(halt, events.len()))?;
+            // They are among those that are buffered.
+            flushed.map_err(|halt| self.sink_error(halt, 0))?;
         }
         Ok(())
     }
@@ -554,8 +555,13 @@ impl LiveRun {
         Arc::clone(&self.shared.clock)
     }
 
-    /// Counts events that came too late.
-    fn count_refused(&self, events: usize) -> Result<()> {
+    /// Counts events that came after the run was sealed, and those that waited for a commit.
+    pub(super) fn count_refused(&mut self, events: usize) -> Result<()> {
+        let events = events + std::mem::take(&mut self.buffered).len();
+        self.buffered_bytes = 0;
+        if events == 0 {
+            return Ok(());
+        }
         let id = self.run.id;
         atomically(&self.shared, |block| {
             if make::find_run(block, id)?.is_none() {
@@ -618,7 +624,7 @@ impl LiveRun {
     }
 
     /// Why so many events were not appended. Those that came after the run was sealed are counted.
-    fn sink_error(&self, halt: Halt, events: usize) -> SinkError {
+    fn sink_error(&mut self, halt: Halt, events: usize) -> SinkError {
         match halt {
             Halt::Lost if self.stop == Some(Stop::Sealed) => match self.count_refused(events) {
                 Ok(()) => SinkError::Sealed,

@@ -191,7 +191,7 @@ impl Runs {
         self.read(|view| lineage(view, id))
     }
 
-    /// How many events came for a run after it had said its last, or was sealed. They were refused.
+    /// How many events came for a run after it had said its last, or was sealed, its end included. They were refused.
     ///
     /// # Errors
     /// If the substrate fails or the row is damaged.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, EventSink, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, State, StepKind,
-    Submission, Submitted,
+    Class, Ending, Enqueued, EventSink, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, SinkError, State,
+    StepKind, Submission, Submitted,
 };
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
@@ -511,4 +511,21 @@ fn run_that_waits_for_its_own_job_is_told_that_it_cannot() {
     check_outcome(&runs, run, Outcome::ScriptError);
     let words = format!("expected another job to wait for, found job-{run}");
     assert!(said(&runs, run).contains(&words), "{}", said(&runs, run));
+}
+
+#[test]
+fn events_that_were_buffered_when_the_run_was_sealed_are_counted_once() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let (clock, other) = (setup.clock.clone(), setup.runtime.clone());
+    let mut worker = crew(&setup, move |live| {
+        live.buffer(&[log("one"), log("two"), log("three")]).unwrap();
+        clock.advance(Duration::from_secs(3600));
+        other.run_worker(CREW, Policy::default(), well).drain()?;
+        assert_eq!(live.append(&[log("four")]), Err(SinkError::Sealed));
+        well(live)
+    });
+    worker.drain().unwrap();
+    check_outcome(&runs, run, Outcome::ExecutorCrash);
+    assert_eq!(runs.refused(run).unwrap(), 5, "and its end");
 }
