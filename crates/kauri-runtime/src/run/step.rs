@@ -249,6 +249,7 @@ impl Runs {
     pub fn retry_from(&self, run: RunId, name: &str, input: Option<&[u8]>) -> Result<Run> {
         self.atomically(|block| {
             let failed = make::run(block, run)?;
+            make::check_failed(&failed)?;
             let steps = read(block, run)?;
             let kept = before(&steps, name).ok_or_else(|| RunFault::NoStep(name.into()))?;
             let job = make::job(block, &failed.job)?;

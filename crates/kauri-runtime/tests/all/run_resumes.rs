@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kauri_runtime::run::script::{Context, Rust, Script, ScriptError};
 use kauri_runtime::run::{
-    Class, Ending, Enqueued, EventSink, FanOut, Halt, Keep, LiveRun, Outcome, Retry, Runs, Scripted, SinkError, State,
-    StepKind, Submission, Submitted,
+    Class, Ending, Enqueued, EventSink, FanOut, Halt, Keep, LiveRun, Outcome, Retry, RunFault, Runs, Scripted,
+    SinkError, State, StepKind, Submission, Submitted,
 };
 use kauri_runtime::substrate::{Change, Limits, Rows, Signal, Substrate, TreeSubstrate, Verdict};
 use kauri_runtime::testing::VirtualClock;
-use kauri_runtime::{Failure, Policy, Read, Runtime, Worker, Write};
+use kauri_runtime::{Error, Failure, Policy, Read, Runtime, Worker, Write};
 use kauri_tree::Store;
 use kauri_wire::pack::MapBuf;
 use kauri_wire::{JobId, RunId};
@@ -528,4 +528,13 @@ fn events_that_were_buffered_when_the_run_was_sealed_are_counted_once() {
     worker.drain().unwrap();
     check_outcome(&runs, run, Outcome::ExecutorCrash);
     assert_eq!(runs.refused(run).unwrap(), 5, "and its end");
+}
+
+#[test]
+fn retry_from_a_step_of_a_run_that_goes_on_says_that_it_goes_on() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    crew(&setup, |live| live.wait_for_signal("never").and_then(|_| well(live))).drain().unwrap();
+    let refused = runs.retry_from(run, "never", None).unwrap_err();
+    assert!(matches!(refused, Error::Run(RunFault::NotEnded(of)) if of == run), "{refused}");
 }
