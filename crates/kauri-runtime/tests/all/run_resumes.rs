@@ -205,6 +205,7 @@ fn steps_that_a_retry_was_told_to_keep_are_kept_by_the_attempt_that_follows_it()
     worker.drain().unwrap();
     let third = runs.attempts(&second.job).unwrap().pop().unwrap();
     assert_eq!((third.attempt(), third.outcome(), third.kept, third.steps), (3, Some(DONE), 1, 2));
+    assert_eq!((&third.to_json()["kept"], &third.to_json()["steps"]), (&1.into(), &2.into()));
     assert_eq!((counted(&setup, "charge"), counted(&setup, "ship")), (1, 3));
 }
 
