@@ -89,7 +89,7 @@ fn ids_are_made_anew_whatever_the_clock_and_the_chance_of_another_start() {
         setup.runtime.stop();
         clock.jump(if start % 2 == 0 { 0 } else { -1000 });
     }
-    let moments: BTreeSet<_> = made.iter().map(|id| id.created()).collect();
+    let moments: BTreeSet<_> = made.iter().map(RunId::created).collect();
     assert!(moments.len() <= 2, "the clock went back only once: {moments:?}");
 }
 
