@@ -251,13 +251,37 @@ impl Runs {
             let failed = make::run(block, run)?;
             make::check_failed(&failed)?;
             let steps = read(block, run)?;
-            let kept = before(&steps, name).ok_or_else(|| RunFault::NoStep(name.into()))?;
-            let job = make::job(block, &failed.job)?;
-            let input = input.map_or(Input::Of(failed.input_of), Input::Own);
-            let mut next = seal::follow(block, self.shared(), &failed, job, input, None)?;
-            keep(block, &mut next, kept)?;
-            Ok(next)
+            let kept = before(&steps, name).ok_or_else(|| no_step(name, &steps))?;
+            self.follow_keeping(block, &failed, kept, input)
         })
+    }
+
+    /// Runs a job again whose last run failed, as [`retry_from`](Runs::retry_from) does, and keeps all steps that it did: the new run begins
+    /// with what it was in when it failed, crashed, was cancelled or timed out.
+    ///
+    /// # Errors
+    /// As for [`retry`](Runs::retry).
+    pub fn retry_keeping(&self, run: RunId, input: Option<&[u8]>) -> Result<Run> {
+        self.atomically(|block| {
+            let failed = make::run(block, run)?;
+            make::check_failed(&failed)?;
+            let steps = read(block, run)?;
+            self.follow_keeping(block, &failed, until_failures(&steps), input)
+        })
+    }
+
+    fn follow_keeping(
+        &self,
+        block: &mut Atomic<'_>,
+        failed: &Run,
+        kept: &[Recorded],
+        input: Option<&[u8]>,
+    ) -> Result<Run> {
+        let job = make::job(block, &failed.job)?;
+        let input = input.map_or(Input::Of(failed.input_of), Input::Own);
+        let mut next = seal::follow(block, self.shared(), failed, job, input, None)?;
+        keep(block, &mut next, kept)?;
+        Ok(next)
     }
 }
 
@@ -270,9 +294,22 @@ fn before<'a>(steps: &'a [Recorded], name: &str) -> Option<&'a [Recorded]> {
         Some(last) if is_named(last, true) => steps.len() - 1,
         _ => steps.iter().position(|step| is_named(step, false))?,
     };
-    // Those that failed just before it are why it was asked for. One further back stays: the steps after it would not be in their places.
-    let kept = steps[..at].iter().rposition(|step| step.kind != StepKind::Failed).map_or(0, |last| last + 1);
-    Some(&steps[..kept])
+    Some(until_failures(&steps[..at]))
+}
+
+/// Steps without those that failed last: these are why the next one was asked for. One further back stays: the steps after it would not be in their
+/// places.
+fn until_failures(steps: &[Recorded]) -> &[Recorded] {
+    let kept = steps.iter().rposition(|step| step.kind != StepKind::Failed).map_or(0, |last| last + 1);
+    &steps[..kept]
+}
+
+/// How many steps are named to who asked for one that is not there.
+const NAMED_MAX: usize = 20;
+
+fn no_step(name: &str, steps: &[Recorded]) -> RunFault {
+    let recorded = steps.iter().take(NAMED_MAX).map(|step| step.name.clone()).collect();
+    RunFault::NoStep { name: name.into(), recorded, more: steps.len().saturating_sub(NAMED_MAX) }
 }
 
 #[cfg(test)]

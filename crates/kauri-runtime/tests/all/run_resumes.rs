@@ -539,3 +539,28 @@ fn retry_from_a_step_of_a_run_that_goes_on_says_that_it_goes_on() {
     let refused = runs.retry_from(run, "never", None).unwrap_err();
     assert!(matches!(refused, Error::Run(RunFault::NotEnded(of)) if of == run), "{refused}");
 }
+
+#[test]
+fn retry_that_keeps_all_steps_begins_with_the_one_that_was_cut_off() {
+    let (setup, runs) = setup();
+    let run = submit(&runs).run;
+    let mut worker = crew(&setup, |live| {
+        count(live, "charge")?;
+        if live.run().attempt() == 1 {
+            live.wait_for_signal("ship")?;
+        }
+        count(live, "ship")?;
+        if live.run().attempt() == 2 { panic!("the executor died") } else { well(live) }
+    });
+    worker.drain().unwrap();
+    runs.cancel(run).unwrap();
+    let refused = runs.retry_from(run, "ship", None).unwrap_err();
+    assert_eq!(refused.to_string(), "expected a recorded step \"ship\", found [\"charge\"]");
+    let second = runs.retry_keeping(run, None).unwrap();
+    assert_eq!((second.kept, second.attempt()), (1, 2));
+    worker.drain().unwrap();
+    let third = runs.retry_keeping(second.id, None).unwrap();
+    worker.drain().unwrap();
+    check_outcome(&runs, third.id, DONE);
+    assert_eq!((third.kept, counted(&setup, "charge"), counted(&setup, "ship")), (2, 1, 1));
+}

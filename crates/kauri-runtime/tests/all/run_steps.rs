@@ -272,7 +272,7 @@ fn a_retry_from_a_step_keeps_the_steps_before_it_and_has_the_input_it_was_given(
         well(live)
     };
     crew(&setup, code).drain().unwrap();
-    assert!(matches!(runs.retry_from(run, "c", None), Err(Error::Run(RunFault::NoStep(_)))));
+    assert!(matches!(runs.retry_from(run, "c", None), Err(Error::Run(RunFault::NoStep { .. }))));
     let next = runs.retry_from(run, "b", Some(b"good")).unwrap();
     assert_eq!((next.kept, next.steps, next.parent(), next.attempt()), (1, 1, Some(run), 2));
     crew(&setup, code).drain().unwrap();
@@ -308,7 +308,7 @@ fn a_retry_may_begin_with_the_step_that_failed_and_keeps_all_before_it() {
     let again = runs.retry_from(shipped, "ship", None).unwrap();
     assert_eq!((again.kept, again.steps), (2, 2));
     // A failure that the code went on after is not what the run failed by.
-    assert!(matches!(runs.retry_from(swallowed, "ship", None), Err(Error::Run(RunFault::NoStep(_)))));
+    assert!(matches!(runs.retry_from(swallowed, "ship", None), Err(Error::Run(RunFault::NoStep { .. }))));
     let filter = Filter { tag: None, ..Filter::of("work") };
     let many = runs.retry_all(&filter, Some("tell"), None, 9).unwrap();
     assert_eq!(many.iter().map(|run| (run.parent(), run.kept)).collect::<Vec<_>>(), [(Some(swallowed), 2)]);
