@@ -90,7 +90,7 @@ impl RunLedger {
                 }
                 Err(Error::ActionExists { id: found, status }) if found == id => match status {
                     Status::Failed | Status::Retriable => before = Some(id),
-                    Status::Completed => return Ok(ActionStanding::Done(self.result(&id)?)),
+                    Status::Completed => return self.done(&id, asked.task),
                     Status::Started | Status::NeedsHuman | Status::Missing | Status::Invalidated => {
                         return Ok(ActionStanding::InDoubt);
                     }
@@ -101,6 +101,15 @@ impl RunLedger {
             }
         }
         Ok(ActionStanding::InDoubt)
+    }
+
+    /// The standing of a completed action, for who asks for this task.
+    fn done(&self, id: &str, task: &str) -> Result<ActionStanding, ActionTrouble> {
+        let row = self.ledger.action(id).map_err(trouble)?;
+        match row.filter(|row| row.task != self.ledger.actions().redacted(task)) {
+            Some(row) => Ok(ActionStanding::Other(row.task.into())),
+            None => Ok(ActionStanding::Done(self.result(id)?)),
+        }
     }
 
     /// What a completed action left.

@@ -180,6 +180,12 @@ impl Actions {
         }
     }
 
+    /// A task as it is written down: without secrets.
+    #[must_use]
+    pub fn redacted(&self, task: &str) -> String {
+        self.inner.ground.redactor.redact(task)
+    }
+
     /// Takes an id that is neither open nor among the rows.
     fn reserve(&self, id: &str, begun: &Begun) -> Result<()> {
         let exists = |status| Error::ActionExists { id: id.to_owned(), status };

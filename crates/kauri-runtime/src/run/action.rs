@@ -19,11 +19,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::fault::RunFault;
 use super::index;
+use super::job::Job;
 use super::live::{Halt, LiveRun};
-use super::make::{mark, marked, unmark};
+use super::make::{self, mark, marked, unmark};
 use super::runs::Runs;
 use super::signal;
-use super::step::StepKind;
+use super::step::{Divergence, StepKind};
 use crate::error::{Error, Result};
 use crate::handler::Failure;
 
@@ -37,7 +38,8 @@ pub(super) const DECIDED: &str = "action decided";
 pub trait ActionLedger: Send + Sync {
     /// Writes down that an action is about to be done, unless one of this id was before. Its effect may happen only after this returned.
     ///
-    /// An action that failed, or of which it was decided that it may be tried again, is begun anew.
+    /// An action that failed, or of which it was decided that it may be tried again, is begun anew, whatever its task was. One that was done as
+    /// another task is [`Other`](ActionStanding::Other).
     ///
     /// # Errors
     /// If it cannot be written down. Then it counts as not begun.
@@ -47,8 +49,9 @@ pub trait ActionLedger: Send + Sync {
 /// An action that a run wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskedAction<'a> {
-    /// Its id: that of the job with the place and name of the step, so that a run which goes on after a crash, and one that tries the
-    /// job again, mean the same action.
+    /// Its id: that of the job, how many actions of its name the run did before it, and its name; so a run which goes on after a crash, and one
+    /// that tries the job again, mean the same action, whatever steps are around it. Where the job's id was chosen, its first run is in it too: another
+    /// job may have the id later.
     pub id: &'a str,
     /// The trace: the root of the run's tree.
     pub trace: &'a str,
@@ -64,6 +67,8 @@ pub enum ActionStanding {
     Begun(Box<dyn BegunAction>),
     /// It was done before, and this is its result.
     Done(Vec<u8>),
+    /// Something else was done under its id: this task. Its result is not what was asked for.
+    Other(Box<str>),
     /// It was begun before, and nobody knows whether it was done: somebody must decide.
     InDoubt,
 }
@@ -73,6 +78,7 @@ impl fmt::Debug for ActionStanding {
         f.write_str(match self {
             Self::Begun(_) => "Begun",
             Self::Done(_) => "Done",
+            Self::Other(_) => "Other",
             Self::InDoubt => "InDoubt",
         })
     }
@@ -131,7 +137,8 @@ impl LiveRun {
     /// A failure of the work means that nothing was done. [`Failure::Runtime`] says that nobody knows.
     ///
     /// # Errors
-    /// `Failed` with what the work answers; `Parked` if nobody knows whether it was done before; and as for [`step`](LiveRun::step).
+    /// `Failed` with what the work answers; `Parked` if nobody knows whether it was done before; `Diverged` if it was done as another task;
+    /// and as for [`step`](LiveRun::step).
     pub fn action(
         &mut self,
         name: &str,
@@ -149,17 +156,18 @@ impl LiveRun {
 
     /// Steps 1 and 2: what is known of an action before its effect.
     pub(super) fn begin_action(&mut self, name: &str, task: &str) -> Result<AtHand, Halt> {
-        let number = self.next_step();
         if let Some(result) = self.recall(StepKind::Action, name)? {
+            self.count_action(name);
             return Ok(AtHand::Done(result));
         }
         let Some(ledger) = self.ledger() else {
-            return Err(Halt::Failed("expected a runtime with a ledger for actions, found one without".into()));
+            let words = "expected a runtime with a ledger for actions, found one without";
+            return self.note(Err(Halt::Failed(words.into())));
         };
         // Also finds out whether the run is still ours. Whoever decides does so before it tells: so what is asked after this look
         // is the decision.
         self.forget_signal(DECIDED)?;
-        let id = action_id(self.run().job.as_str(), number, name);
+        let id = action_id(self.job(), self.actions_before(name), name)?;
         let (trace, run) = (self.run().trace(), self.id());
         let asked = AskedAction { id: &id, trace: &trace, task, run };
         let mut standing = ledger.begin(&asked)?;
@@ -170,6 +178,7 @@ impl LiveRun {
         }
         match standing {
             ActionStanding::Done(result) => self.record_action(name, result).map(AtHand::Done),
+            ActionStanding::Other(done) => Err(self.diverge_in(name, &done, task)),
             #[cfg(feature = "planted")]
             ActionStanding::InDoubt if self.shared.is_planted(crate::planted::Bug::DoubtIgnored) => {
                 Ok(AtHand::Begun(Box::new(crate::planted::Unwritten(id))))
@@ -186,14 +195,24 @@ impl LiveRun {
         action: Box<dyn BegunAction>,
         worked: Result<Vec<u8>, Failure>,
     ) -> Result<Vec<u8>, Halt> {
-        let result = settle(action, worked)?;
+        let settled = settle(action, worked);
+        let result = self.note(settled)?;
         self.record_action(name, result)
+    }
+
+    /// The ledger has another task under an action's id than the code asks for. Which of them is right, people must say.
+    fn diverge_in(&self, name: &str, done: &str, task: &str) -> Halt {
+        let side = |task| (StepKind::Action, format!("{name}: {task}").into());
+        Halt::Diverged(Box::new(Divergence { number: self.next_step(), recorded: side(done), asked: Some(side(task)) }))
     }
 
     fn record_action(&mut self, name: &str, result: Vec<u8>) -> Result<Vec<u8>, Halt> {
         let run = self.id();
         match self.record_step(StepKind::Action, name, &result) {
-            Ok(()) => Ok(result),
+            Ok(()) => {
+                self.count_action(name);
+                Ok(result)
+            }
             Err(halt) => {
                 if matches!(halt, Halt::Lost) {
                     // Whoever drives the run now may have found this action under way.
@@ -270,13 +289,18 @@ fn settle(action: Box<dyn BegunAction>, worked: Result<Vec<u8>, Failure>) -> Res
     }
 }
 
-/// The id of an action.
-fn action_id(job: &str, number: u32, name: &str) -> String {
-    let id = format!("{job}#{number}:{name}");
-    match id.len() <= ID_BYTES_MAX {
+/// The id of an action before which so many of its name were done.
+fn action_id(job: &Job, before: u32, name: &str) -> Result<String> {
+    let Job { id, first, .. } = job;
+    // An id that somebody chose may come again when its job is gone, which the ledger does not know. That of a run never does.
+    let id = match *id == make::own_job(*first)? {
+        true => format!("{id}#{before}:{name}"),
+        false => format!("{id}@{first}#{before}:{name}"),
+    };
+    Ok(match id.len() <= ID_BYTES_MAX {
         true => id,
         false => hex::encode(Sha256::digest(id.as_bytes())),
-    }
+    })
 }
 
 /// Where actions are written down, if anywhere.

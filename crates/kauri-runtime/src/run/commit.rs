@@ -249,7 +249,10 @@ impl LiveRun {
         Ok(match result {
             Ok(ending) => Some(LastWord::End(ending)),
             Err(Halt::Parked) => self.park.take().map(LastWord::Park),
-            Err(Halt::Lost) => None,
+            Err(Halt::Lost) => {
+                self.count_late(0)?;
+                None
+            }
             Err(Halt::Cancelled) => end(Outcome::Cancelled, "it was cancelled"),
             Err(Halt::Failed(why)) => Some(self.failure(&why)),
             Err(Halt::Diverged(divergence)) => end(Outcome::VersionMismatch, &divergence.to_string()),
@@ -273,9 +276,20 @@ impl LiveRun {
     pub(super) fn conclude_again(&mut self, word: &LastWord) -> Result<bool, Halt> {
         match self.meet(1) {
             Ok(()) => self.try_conclude(2, word, None),
-            Err(Halt::Lost) => Ok(false),
+            Err(Halt::Lost) => self.lose(word),
             Err(halt) => Err(halt),
         }
+    }
+
+    /// The run is not ours any more, and its last word is not said.
+    fn lose(&mut self, word: &LastWord) -> Result<bool, Halt> {
+        self.count_late(usize::from(matches!(word, LastWord::End(_))))?;
+        Ok(false)
+    }
+
+    /// Counts what comes too late, if that is because the run was sealed.
+    fn count_late(&mut self, events: usize) -> Result<()> {
+        if self.stop == Some(Stop::Sealed) { self.count_refused(events) } else { Ok(()) }
     }
 
     fn try_conclude(&mut self, first: u32, word: &LastWord, mut ahead: Option<&mut Ahead<'_>>) -> Result<bool, Halt> {
@@ -286,13 +300,13 @@ impl LiveRun {
                 LastWord::Park(_) => self.stop.or_else(|| self.is_over().then_some(Stop::TimedOut)),
             };
             if matches!(stop, Some(Stop::Sealed | Stop::Lost)) {
-                return Ok(false);
+                return self.lose(word);
             }
             let (job, asked) = (Arc::clone(&self.job), self.asked.clone());
             let mut make = |block: &mut Atomic<'_>, shared: &Shared, run: &mut Run| match word {
                 LastWord::End(ending) => {
-                    if let Some(name) = asked.as_deref().filter(|_| !ending.outcome.is_success()) {
-                        record(block, run, StepKind::Failed, name, &[])?;
+                    if let Some(asked) = asked.as_ref().filter(|_| !ending.outcome.is_success()) {
+                        record(block, run, StepKind::Failed, &asked.name, &[])?;
                     }
                     stage_end(block, shared, run, (ending, &job), stop)
                 }
@@ -311,7 +325,7 @@ impl LiveRun {
             };
             match result {
                 Ok(()) => {}
-                Err(Halt::Lost) => return Ok(false),
+                Err(Halt::Lost) => return self.lose(word),
                 Err(halt) => return Err(halt),
             }
         }

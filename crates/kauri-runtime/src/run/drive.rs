@@ -25,7 +25,7 @@ use crate::metrics::Counter;
 use crate::policy::Policy;
 use crate::read::Read;
 use crate::runtime::{Runtime, Shared};
-use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, URGENT};
+use crate::schema::{DEAD_LETTER, DEADLINES, INBOX, LEASES, RUN_INDEX, URGENT};
 use crate::substrate::{Change, Posted, Rows, Seen, Verdict};
 use crate::time::Mono;
 use crate::worker::{Pace, Rest, Tick, Work, Worker};
@@ -59,6 +59,9 @@ impl Runtime {
         self.worker_doing(id, policy, Work::Drive(Box::new(drive)))
     }
 }
+
+/// When a run is looked at again that was driven when its time was over, in milliseconds.
+const LOOK_AGAIN_MS: i64 = 1000;
 
 /// A run to be driven, and the message that asked for it.
 type Going = (Box<LiveRun>, Claimed);
@@ -502,8 +505,11 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     let goes_on = match run.state {
         State::Sealed(_) => false,
         // Another message drives it: this one comes too late, or again.
-        State::Running if run.message != 0 && run.message != seq => false,
-        State::Running if claimed.doom.is_some() => {
+        State::Running if run.message != 0 && run.message != seq => {
+            look_again(block, &run, &job, &class, claimed)?;
+            false
+        }
+        State::Running if claimed.doom.is_some() && !has_progressed(block, &run)? => {
             let now = block.now().wall;
             let words = format!("it was begun {} times and came to no end", claimed.deliveries - 1);
             seal::seal(block, shared, &mut run, &Ending::failure(now, Outcome::ExecutorCrash, &words))?;
@@ -537,10 +543,32 @@ fn begin(block: &mut Atomic<'_>, shared: &Shared, claimed: &Claimed) -> Result<N
     run.state = State::Running;
     run.claims = run.claims.saturating_add(1);
     run.message = seq;
+    if claimed.deliveries > 1 {
+        block.stage(&RUN_INDEX, &index::taken_over(run.id), Some(&run.steps.to_le_bytes()))?;
+    }
     stage_run(block, &run)?;
     mark(block, &index::running(run.id))?;
     let input = runs::input_of(block, &run)?;
     Ok(Next::Drive(Box::new(Loaded { run, job, until, input, recorded })))
+}
+
+/// Whether a run has done more steps than it had when it was taken over last. One that gets on comes to an end, however often whoever
+/// drives it dies.
+fn has_progressed(block: &Atomic<'_>, run: &Run) -> Result<bool> {
+    let damaged = || Error::damaged("run_index", "how many steps a run had");
+    let Some(row) = block.row(&RUN_INDEX, &index::taken_over(run.id))? else { return Ok(run.steps > run.kept) };
+    Ok(run.steps > u32::from_le_bytes(row[..].try_into().map_err(|_| damaged())?))
+}
+
+/// Stages that a run is looked at again that somebody drives although its time is over. Whoever drives it may have looked at the clock before,
+/// and be about to let it wait: nothing else would tell it then, and it would wait for ever.
+fn look_again(block: &mut Atomic<'_>, run: &Run, job: &Job, class: &ClassRow, claimed: &Claimed) -> Result<()> {
+    let now = block.now().wall;
+    if run.until(job.deadline, class.class.time_max).is_none_or(|until| now < until) {
+        return Ok(());
+    }
+    let again = Timestamp(now.0.saturating_add(LOOK_AGAIN_MS));
+    block.arm(again, &make::drive_message(run.id, claimed.key.worker, job.is_urgent)?)
 }
 
 /// Whether a pending run begins now. If it ends instead, that is staged.

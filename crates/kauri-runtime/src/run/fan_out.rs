@@ -14,6 +14,7 @@ use super::job::{Job, OnFailed};
 use super::make::{self, Input, NewRun, count_marked, stage_job};
 use super::outcome::Origin;
 use super::row::Run;
+use super::seal;
 use super::sink::EventDraft;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
@@ -26,7 +27,8 @@ use crate::schema::RUN_INDEX;
 pub enum Enqueued {
     /// A job was made, and this is its first run.
     Made(RunId),
-    /// The same work was asked for before in this tree; this is its first run.
+    /// The same work was asked for before in this tree; this is its first run. If an attempt of the same job before this one asked for it, and
+    /// it had failed or been cancelled when this attempt was made, another run of it is made now.
     Same(RunId),
     /// Nothing was made.
     Skipped(Skip),
@@ -94,7 +96,9 @@ pub(super) fn enqueue(
     let top = Top::of(block, run)?;
     let key = index::derived(top.run, &hash);
     if let Some(same) = block.row(&RUN_INDEX, &key)? {
-        return Ok(Enqueued::Same(index::run_value(&same)?));
+        let first = index::run_value(&same)?;
+        do_again(block, shared, run, first)?;
+        return Ok(Enqueued::Same(first));
     }
     if let Some(skip) = limit(block, run, &top, target)? {
         if skip != Skip::Off {
@@ -128,6 +132,30 @@ impl Top {
             _ => Ok(Self { run: make::job(block, &run.job)?.first, limits: limits(&run.class)? }),
         }
     }
+}
+
+/// Stages that derived work is done again which an attempt before this one asked for, if it had failed or been cancelled when this one was
+/// made. Else this one would wait for what cannot come: a tree that was cancelled could not be retried. What fails for this attempt stays as it is.
+fn do_again(block: &mut Atomic<'_>, shared: &Shared, run: &Run, first: RunId) -> Result<()> {
+    if !matches!(run.origin, Origin::Retry { .. }) {
+        return Ok(());
+    }
+    let Some(child) = make::find_run(block, first)? else { return Ok(()) };
+    let asker = child.parent().map(|parent| make::find_run(block, parent)).transpose()?.flatten();
+    if asker.is_none_or(|asker| asker.job != run.job || asker.id == run.id) {
+        return Ok(());
+    }
+    let job = make::job(block, &child.job)?;
+    let is_leaving = block.row(&RUN_INDEX, &index::leaving(&job.class, &job.id))?.is_some();
+    if is_leaving || job.outcome.is_none_or(|outcome| outcome.is_success()) {
+        return Ok(());
+    }
+    let last = make::run(block, job.latest)?;
+    // Moments alone do not tell what was made and failed in the one in which this attempt was made; ids come in the order in which they are made.
+    if last.id < run.id && last.ended.is_some_and(|ended| ended <= run.created) {
+        seal::follow(block, shared, &last, job, Input::Of(last.input_of), None)?;
+    }
+    Ok(())
 }
 
 /// What stands against another job in the tree.

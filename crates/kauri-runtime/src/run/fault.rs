@@ -38,7 +38,14 @@ pub enum RunFault {
         expected: &'static str,
     },
     /// The run has no step of this name.
-    NoStep(Box<str>),
+    NoStep {
+        /// The name.
+        name: Box<str>,
+        /// The first of the steps that are recorded.
+        recorded: Vec<Box<str>>,
+        /// How many there are besides.
+        more: usize,
+    },
     /// A name or a key is longer than it may be, empty, or has a byte 0.
     Name {
         /// Of what.
@@ -79,7 +86,13 @@ impl fmt::Display for RunFault {
                 )
             }
             Self::Lineage { run, expected } => write!(f, "the lineage of run {run} is wrong: expected {expected}"),
-            Self::NoStep(name) => write!(f, "expected a recorded step {name:?}, found none"),
+            Self::NoStep { name, recorded, .. } if recorded.is_empty() => {
+                write!(f, "expected a recorded step {name:?}, found that the run recorded none")
+            }
+            Self::NoStep { name, recorded, more } => {
+                write!(f, "expected a recorded step {name:?}, found {recorded:?}")?;
+                if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+            }
             Self::Name { of, most, found } => {
                 write!(f, "expected {of} of 1 to {most} bytes without a byte 0, found {found}")
             }

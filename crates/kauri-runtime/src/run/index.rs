@@ -27,6 +27,7 @@
 //! | t | run 16 | digest 32                | nothing: the same, by the run
 //! | u | run 16                            | nothing: the run waits until somebody has decided about an action of it
 //! | v | run 16                            | the name of the signal that the parked run waits for; empty if it is something else
+//! | y | run 16                            | u32: how many steps the run had when it was taken over last
 //! | z | run 16                            | nothing: the run and all under it are being cancelled
 //! ```
 //!
@@ -251,6 +252,10 @@ pub(super) const UNDECIDED: &[u8] = b"u";
 
 pub(super) fn awaited(run: RunId) -> Bytes {
     key(b'v', &[run.as_bytes()])
+}
+
+pub(super) fn taken_over(run: RunId) -> Bytes {
+    key(b'y', &[run.as_bytes()])
 }
 
 pub(super) fn cancelling(run: RunId) -> Bytes {

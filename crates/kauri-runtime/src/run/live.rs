@@ -1,5 +1,6 @@
 //! A run that somebody drives: what it says and records while it goes on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -122,6 +123,14 @@ pub(super) enum Park {
     Job(JobId),
 }
 
+/// A step that was asked for and is not recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub(super) name: Box<str>,
+    /// Why it failed, if it has and that is known.
+    pub(super) why: Option<Box<str>>,
+}
+
 /// Who drives a run, as its commits say it.
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -154,7 +163,9 @@ pub struct LiveRun {
     pub(super) stop: Option<Stop>,
     pub(super) park: Option<Park>,
     /// The step that was asked for last, until it is recorded. If the run fails, it is what failed.
-    pub(super) asked: Option<Box<str>>,
+    pub(super) asked: Option<Asked>,
+    /// How many actions of each name were done.
+    actions: BTreeMap<Box<str>, u32>,
     /// How its end was committed, if that was done before its driver returned.
     pub(super) concluded: Option<Result<bool>>,
 }
@@ -178,6 +189,7 @@ impl LiveRun {
             stop: None,
             park: None,
             asked: None,
+            actions: BTreeMap::new(),
             concluded: None,
         }
     }
@@ -216,8 +228,9 @@ impl LiveRun {
     /// answered and nothing is done.
     ///
     /// # Errors
-    /// What the work answers, and then nothing is kept of it; `Diverged` if another step is recorded in this place; or why the run
-    /// does not go on here.
+    /// What the work answers, and then nothing is kept of it; but if the code asks for another step after that, it is recorded that this one
+    /// failed and why, and it fails again whenever the run goes on. `Diverged` if another step is recorded in this place; or why the run does
+    /// not go on here.
     pub fn step(
         &mut self,
         name: &str,
@@ -226,12 +239,37 @@ impl LiveRun {
         if let Some(result) = self.recall(StepKind::Work, name)? {
             return Ok(result);
         }
-        self.commit(|block, shared, run| {
+        let done = self.commit(|block, shared, run| {
             let result = work(&mut Step { block, shared, run })?;
             record(block, run, StepKind::Work, name, &result)?;
             Ok(result)
-        })
-        .inspect(|_| self.advance())
+        });
+        self.note(done).inspect(|_| self.advance())
+    }
+
+    /// The same, noting why the step failed that was asked for last, if it did.
+    pub(super) fn note<T>(&mut self, done: Result<T, Halt>) -> Result<T, Halt> {
+        if let Err(Halt::Failed(why)) = &done {
+            self.note_failure(why);
+        }
+        done
+    }
+
+    /// Notes why the step failed that was asked for last.
+    pub(super) fn note_failure(&mut self, why: &str) {
+        if let Some(asked) = &mut self.asked {
+            asked.why = Some(why.into());
+        }
+    }
+
+    /// Records that the step failed which was asked for last, if it was not done and the code goes on all the same. Else the steps after it would
+    /// stand one place too early: the next time it is asked for, they would be found in its place.
+    fn record_failure(&mut self) -> Result<(), Halt> {
+        let Some(Asked { name, why }) = self.asked.clone() else { return Ok(()) };
+        let why = why.unwrap_or_default();
+        self.commit(|block, _, run| record(block, run, StepKind::Failed, &name, why.as_bytes()))?;
+        self.advance();
+        Ok(())
     }
 
     /// Moves to the place of the next step.
@@ -256,7 +294,8 @@ impl LiveRun {
             return Err(Halt::Parked);
         }
         if recorded.is_none() {
-            self.commit(|block, _, run| record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes()))?;
+            let done = self.commit(|block, _, run| record(block, run, StepKind::Sleep, name, &due.0.to_le_bytes()));
+            self.note(done)?;
             self.advance();
         }
         Ok(())
@@ -275,8 +314,8 @@ impl LiveRun {
             signal::take(block, &key)?;
             record(block, run, StepKind::Signal, name, &payload)?;
             Ok(Some(payload))
-        })?;
-        match taken {
+        });
+        match self.note(taken)? {
             Some(payload) => {
                 self.advance();
                 Ok(payload)
@@ -288,8 +327,13 @@ impl LiveRun {
     /// Waits for the end of a job, whatever its runs, holding nothing meanwhile: how it ended.
     ///
     /// # Errors
-    /// `Parked` if it has not ended, and as for `step`.
+    /// `Parked` if it has not ended, `Failed` if it is the run's own, and as for `step`.
     pub fn wait_for_job(&mut self, job: &JobId) -> Result<Outcome, Halt> {
+        if *job == self.run.job {
+            let words =
+                format!("expected another job to wait for, found {job}, which is this run's own and ends after it");
+            return Err(Halt::Failed(words.into()));
+        }
         let name = job.as_str();
         let recorded = match self.recall(StepKind::Job, name)? {
             Some(result) => Some(result),
@@ -298,7 +342,8 @@ impl LiveRun {
                     let Some(outcome) = make::job(block, job)?.outcome else { return Ok(None) };
                     record_end(block, run, job, outcome)?;
                     Ok(Some(vec![outcome.code()]))
-                })?;
+                });
+                let ended = self.note(ended)?;
                 if ended.is_some() {
                     self.advance();
                 }
@@ -321,8 +366,11 @@ impl LiveRun {
         let rows = self.shared.substrate.snapshot()?;
         let job = match make::find_run(&crate::read::View::new(rows), child)? {
             Some(run) => run.job,
-            // It was swept away since: what is recorded of it counts.
-            None => make::own_job(child)?,
+            // It was swept away since: what is recorded of it counts, whatever id its job had.
+            None => match self.recorded.get(self.next as usize).filter(|step| step.kind == StepKind::Job) {
+                Some(step) => JobId::new(&*step.name).map_err(Error::from)?,
+                None => make::own_job(child)?,
+            },
         };
         self.wait_for_job(&job)
     }
@@ -376,7 +424,8 @@ impl LiveRun {
         self.buffered.extend(rows);
         if self.buffered_bytes > BUFFERED_BYTES_MAX {
             let flushed = self.append_rows(&[]);
-            flushed.map_err(|halt| self.sink_error(halt, events.len()))?;
+            // They are among those that are buffered.
+            flushed.map_err(|halt| self.sink_error(halt, 0))?;
         }
         Ok(())
     }
@@ -385,10 +434,16 @@ impl LiveRun {
     pub(super) fn recall(&mut self, kind: StepKind, name: &str) -> Result<Option<Vec<u8>>, Halt> {
         self.check_open()?;
         check_name("a step's name", name)?;
+        self.record_failure()?;
         let Some(step) = self.recorded.get(self.next as usize) else {
-            self.asked = Some(name.into());
+            self.asked = Some(Asked { name: name.into(), why: None });
             return Ok(None);
         };
+        if step.kind == StepKind::Failed && *step.name == *name {
+            let why = failed_before(step);
+            self.advance();
+            return Err(Halt::Failed(why));
+        }
         if step.kind != kind || *step.name != *name {
             let recorded = (step.kind, step.name.clone());
             let asked = Some((kind, name.into()));
@@ -415,9 +470,33 @@ impl LiveRun {
         self.next
     }
 
+    /// How many actions of this name were done before.
+    pub(super) fn actions_before(&self, name: &str) -> u32 {
+        self.actions.get(name).copied().unwrap_or(0)
+    }
+
+    /// Counts an action that is done. One that failed is not counted: whoever asks for it again means the same.
+    pub(super) fn count_action(&mut self, name: &str) {
+        *self.actions.entry(name.into()).or_default() += 1;
+    }
+
+    /// Whether a step of this name is what was asked for last. If another one were recorded, it would stand in a place in which it was not asked
+    /// for, and the next time the code would be taken for another.
+    pub(super) fn check_asked(&self, name: &str) -> Result<(), Halt> {
+        let last = match &self.asked {
+            Some(asked) if *asked.name == *name => return Ok(()),
+            Some(asked) => format!("{:?} was", asked.name),
+            None => "none is open".to_owned(),
+        };
+        let words = format!("expected the end of the step that was asked for last, found that of {name:?}: {last}");
+        Err(Halt::Failed(words.into()))
+    }
+
     /// Records what was done in the next place.
     pub(super) fn record_step(&mut self, kind: StepKind, name: &str, result: &[u8]) -> Result<(), Halt> {
-        self.commit(|block, _, run| record(block, run, kind, name, result))?;
+        self.check_asked(name)?;
+        let done = self.commit(|block, _, run| record(block, run, kind, name, result));
+        self.note(done)?;
         self.advance();
         Ok(())
     }
@@ -476,8 +555,13 @@ impl LiveRun {
         Arc::clone(&self.shared.clock)
     }
 
-    /// Counts events that came too late.
-    fn count_refused(&self, events: usize) -> Result<()> {
+    /// Counts events that came after the run was sealed, and those that waited for a commit.
+    pub(super) fn count_refused(&mut self, events: usize) -> Result<()> {
+        let events = events + std::mem::take(&mut self.buffered).len();
+        self.buffered_bytes = 0;
+        if events == 0 {
+            return Ok(());
+        }
         let id = self.run.id;
         atomically(&self.shared, |block| {
             if make::find_run(block, id)?.is_none() {
@@ -487,6 +571,14 @@ impl LiveRun {
             let count = runs::refused(block, id)?.saturating_add(events as u64);
             block.stage(&RUN_INDEX, &index::refused(id), Some(&count.to_le_bytes()))
         })
+    }
+}
+
+/// Why a step failed that is recorded as one that did.
+fn failed_before(step: &Recorded) -> Box<str> {
+    match step.result.is_empty() {
+        true => format!("step {:?} failed before, and nobody said why", step.name).into(),
+        false => String::from_utf8_lossy(&step.result).into(),
     }
 }
 
@@ -532,7 +624,7 @@ impl LiveRun {
     }
 
     /// Why so many events were not appended. Those that came after the run was sealed are counted.
-    fn sink_error(&self, halt: Halt, events: usize) -> SinkError {
+    fn sink_error(&mut self, halt: Halt, events: usize) -> SinkError {
         match halt {
             Halt::Lost if self.stop == Some(Stop::Sealed) => match self.count_refused(events) {
                 Ok(()) => SinkError::Sealed,

@@ -149,6 +149,15 @@ pub(super) fn make(block: &mut Atomic<'_>, new: &NewRun<'_>) -> Result<Run> {
     Ok(run)
 }
 
+/// Whether a run has ended without success, so that another may follow it.
+pub(super) fn check_failed(run: &Run) -> Result<()> {
+    match run.outcome() {
+        None => Err(RunFault::NotEnded(run.id).into()),
+        Some(outcome) if outcome.is_success() => Err(RunFault::Succeeded(run.id).into()),
+        Some(_) => Ok(()),
+    }
+}
+
 fn check_lineage(block: &Atomic<'_>, new: &NewRun<'_>) -> Result<()> {
     let wrong = |expected| Err(RunFault::Lineage { run: new.id, expected }.into());
     match new.origin {
@@ -156,11 +165,7 @@ fn check_lineage(block: &Atomic<'_>, new: &NewRun<'_>) -> Result<()> {
         Origin::First => Ok(()),
         Origin::Retry { of, attempt } => {
             let parent = run(block, of)?;
-            match parent.outcome() {
-                None => return Err(RunFault::NotEnded(of).into()),
-                Some(outcome) if outcome.is_success() => return Err(RunFault::Succeeded(of).into()),
-                Some(_) => {}
-            }
+            check_failed(&parent)?;
             if parent.job != new.job.id || Some(attempt) != parent.attempt().checked_add(1) {
                 return wrong("the job of the run it retries, and the attempt after it");
             }

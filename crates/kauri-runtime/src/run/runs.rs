@@ -102,7 +102,8 @@ impl Runs {
         atomically(self.shared(), make)
     }
 
-    /// Defines a class of jobs, or changes it. Runs that are there go by it from now on.
+    /// Defines a class of jobs, or changes it. Runs that are there go by it from their next begin, wait or end on. What is on its way to them stays
+    /// as it was: messages and timers go to the worker that was named before, and a run that waits hears of another time limit when it goes on.
     ///
     /// # Errors
     /// `Name` if it is none, or if the substrate fails.
@@ -191,7 +192,7 @@ impl Runs {
         self.read(|view| lineage(view, id))
     }
 
-    /// How many events came for a run after it had said its last, or was sealed. They were refused.
+    /// How many events came for a run after it had said its last, or was sealed, its end included. They were refused.
     ///
     /// # Errors
     /// If the substrate fails or the row is damaged.

@@ -237,6 +237,11 @@ struct Desk<'a> {
 impl Desk<'_> {
     /// What was asked of the run, in words for its script.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut LiveRun) -> Result<T, Halt>) -> Result<T, StepsError> {
+        if self.action.is_some() {
+            // Its end would find another step in its place.
+            let words = "expected one step after the other, found an action that is still under way";
+            return Err(StepsError::Failed(words.to_owned()));
+        }
         ask(self.live).map_err(|halt| match halt {
             Halt::Diverged(divergence) => {
                 self.diverged = Some(divergence.to_string());
@@ -254,10 +259,6 @@ impl Desk<'_> {
     }
 
     fn begin_action(&mut self, name: &str, task: &str) -> Result<BeganAction, StepsError> {
-        if self.action.is_some() {
-            let words = "expected one action after the other, found one that is still under way";
-            return Err(StepsError::Failed(words.to_owned()));
-        }
         Ok(match self.ask(|live| live.begin_action(name, task))? {
             AtHand::Done(result) => BeganAction::Done(result),
             AtHand::Begun(action) => {
@@ -269,8 +270,9 @@ impl Desk<'_> {
     }
 
     fn end_action(&mut self, name: &str, end: ActionEnd) -> Result<(), StepsError> {
-        let Some(action) = self.action.take() else {
-            return Err(StepsError::Failed("expected an action under way, found none".to_owned()));
+        let asked = self.live.check_asked(name).map_err(|halt| StepsError::Failed(halt.to_string()));
+        let Some(action) = self.action.take_if(|_| asked.is_ok()) else {
+            return asked.and(Err(StepsError::Failed("expected an action under way, found none".to_owned())));
         };
         let is_failed = matches!(end, ActionEnd::NotDone(_));
         let ended = self.ask(|live| match end {
@@ -362,6 +364,15 @@ impl Steps for Asking {
     fn record(&self, name: &str, result: &[u8]) -> Result<(), StepsError> {
         let (name, result) = (name.to_owned(), result.to_vec());
         self.ask_step(move |desk| desk.ask(|live| live.record_step(StepKind::Work, &name, &result)))
+    }
+
+    fn failed(&self, why: &str) {
+        let why = why.to_owned();
+        // Where nobody hears it, nothing is recorded any more.
+        let _ = self.ask_step(move |desk| {
+            desk.live.note_failure(&why);
+            Ok(())
+        });
     }
 
     fn sleep_until(&self, name: &str, due: Timestamp) -> Result<(), StepsError> {

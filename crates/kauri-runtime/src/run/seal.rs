@@ -14,7 +14,7 @@ use super::make::{self, Input, NewRun, count_marked, mark, marked, stage_job, st
 use super::outcome::{Origin, Outcome, State};
 use super::row::Run;
 use super::sink::EventDraft;
-use super::{ids, index, signal};
+use super::{ids, index, signal, step};
 use crate::atomic::Atomic;
 use crate::error::Result;
 use crate::read::Read;
@@ -85,6 +85,9 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     if run.state == State::Parked {
         unmark(block, &index::awaited(run.id))?;
     }
+    if run.claims > 1 {
+        unmark(block, &index::taken_over(run.id))?;
+    }
     let event = event::encode(&ending.terminal)?;
     event::stage_bytes(block, run, event)?;
     run.state = State::Sealed(ending.outcome);
@@ -93,7 +96,6 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
     stage_run(block, run)?;
     unmark(block, &index::running(run.id))?;
     block.stage(&RUN_INDEX, &index::ended(&run.class, now, run.id), Some(&index::Weight::of(run).encode()))?;
-    signal::clear(block, run.id)?;
     match pause_before_another(block, job.deadline, run, ending.outcome)? {
         Some(pause) => {
             let wait = i64::try_from(shared.jitter(pause).as_millis()).unwrap_or(i64::MAX);
@@ -104,9 +106,14 @@ pub(super) fn seal_of(block: &mut Atomic<'_>, shared: &Shared, job: Job, run: &m
                 yield_gate(block, &job, run)?;
                 call_next(block, gate, limit)?;
             }
-            follow(block, shared, run, job, Input::Of(run.input_of), Some(due)).map(drop)
+            let mut next = follow(block, shared, run, job, Input::Of(run.input_of), Some(due))?;
+            signal::hand_on(block, run.id, next.id)?;
+            step::keep_on(block, run, &mut next)
         }
-        None => finish(block, job, run, ending.outcome),
+        None => {
+            signal::clear(block, run.id)?;
+            finish(block, job, run, ending.outcome)
+        }
     }
 }
 

@@ -5,8 +5,9 @@
 //! | run 16 | seq u64be |    | SIG0 | length u32, name | length u32, what it says |      little-endian
 //! ```
 //!
-//! A signal is kept until the run takes it or ends. A run that waits for one is woken in the commit that keeps it; one that is about to
-//! wait sees it, because its commit demands that there was none. One that waits for something else is left alone.
+//! A signal is kept until the run takes it or ends; if another attempt follows by itself, that one has those that were not taken. A run that
+//! waits for one is woken in the commit that keeps it; one that is about to wait sees it, because its commit demands that there was none. One
+//! that waits for something else is left alone.
 
 use kauri_wire::RunId;
 
@@ -25,9 +26,12 @@ use crate::substrate::{KeyRange, at_most, prefix_end};
 const MAGIC: [u8; 4] = *b"SIG0";
 /// How many signals a run may have that it has not taken.
 const SIGNALS_MAX: usize = 10_000;
+/// How many bytes of signals go on to the next attempt: they are written in the commit that ends the one before, which has to fit.
+const HANDED_ON_BYTES_MAX: usize = 64 << 20;
 
 impl Runs {
-    /// Tells a run something. It is there when this returns, and is taken by whatever in the run waits for a signal of this name.
+    /// Tells a run something. It is there when this returns, and is taken by whatever in the run waits for a signal of this name. If the run
+    /// ends before, and its class has another attempt follow it, that one has the signal, up to 64 MiB of them; a retry by hand begins without.
     ///
     /// # Errors
     /// `NoRun`, `Ended`, `Name`, `Limit` if it has 10,000 that it has not taken, or if the substrate fails.
@@ -42,7 +46,7 @@ impl Runs {
             let waiting = block.count(&SIGNALS, KeyRange { from: run.id.as_bytes(), until: until.as_deref() })?;
             let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
             at_most("signals that a run has not taken", SIGNALS_MAX, waiting.saturating_add(1))?;
-            let key = [&run.id.as_bytes()[..], &(last(block, run.id)? + 1).to_be_bytes()].concat();
+            let key = key_of(run.id, last(block, run.id)? + 1);
             let row = Writer::new(MAGIC).bytes(name.as_bytes()).bytes(payload).finish();
             block.stage(&SIGNALS, &key, Some(&row))?;
             if run.state == State::Parked && is_awaited(block, run.id, name)? {
@@ -93,16 +97,38 @@ pub(super) fn take(block: &mut Atomic<'_>, key: &[u8]) -> Result<()> {
 
 /// Stages that a run's signals are forgotten.
 pub(super) fn clear(block: &mut Atomic<'_>, run: RunId) -> Result<()> {
+    waiting(block, run)?.iter().try_for_each(|(key, _)| take(block, key))
+}
+
+/// Stages that the attempt which follows a run by itself has the signals that it did not take, in their order: who sent them was told that
+/// they are there.
+pub(super) fn hand_on(block: &mut Atomic<'_>, before: RunId, next: RunId) -> Result<()> {
+    let mut bytes = 0;
+    for (seq, (key, row)) in (1_u64..).zip(waiting(block, before)?) {
+        take(block, &key)?;
+        bytes += row.len();
+        if bytes <= HANDED_ON_BYTES_MAX {
+            block.stage(&SIGNALS, &key_of(next, seq), Some(&row))?;
+        }
+    }
+    Ok(())
+}
+
+/// The signals that a run has and has not taken: their keys and rows. Most have none, and to count is cheaper than to look.
+fn waiting(block: &Atomic<'_>, run: RunId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let until = prefix_end(run.as_bytes());
     let range = KeyRange { from: run.as_bytes(), until: until.as_deref() };
+    let mut rows = Vec::new();
     if block.count(&SIGNALS, range)? == 0 {
-        return Ok(());
+        return Ok(rows);
     }
     let mut scan = block.rows(&SIGNALS, range)?;
-    let mut keys = Vec::new();
-    while let Some((key, _)) = scan.next()? {
-        keys.push(key.to_vec());
+    while let Some((key, row)) = scan.next()? {
+        rows.push((key.to_vec(), row.to_vec()));
     }
-    drop(scan);
-    keys.iter().try_for_each(|key| take(block, key))
+    Ok(rows)
+}
+
+fn key_of(run: RunId, seq: u64) -> Vec<u8> {
+    [&run.as_bytes()[..], &seq.to_be_bytes()].concat()
 }

@@ -10,6 +10,9 @@
 //! Steps are numbered from 0 in the order in which the run asks for them. A run that goes on after a crash or a wait begins its code from
 //! the start; each step that is recorded answers what it recorded, and the first that is not is done. If the code asks for another step
 //! than the one recorded in that place, it is not the code that made the record: see [`Divergence`].
+//!
+//! A step that fails has a place too, if the code goes on after it: it is recorded, with the reason, when the code asks for the next one, and
+//! fails again with that reason when the run begins anew. So the code takes the way it took.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -47,7 +50,7 @@ pub enum StepKind {
     Job,
     /// An action, and its result.
     Action,
-    /// What the run had asked for when it failed, and was not done: the last that is recorded. Why it failed, the run's end says.
+    /// What the run had asked for and was not done, and why. If it is the last that is recorded, the run failed by it, and its end says why.
     Failed,
 }
 
@@ -144,12 +147,29 @@ pub(super) fn record(block: &mut Atomic<'_>, run: &mut Run, step: &Recorded) -> 
     Ok(())
 }
 
+/// Stages that a new run has these steps of the run that it retries.
+fn keep(block: &mut Atomic<'_>, run: &mut Run, steps: &[Recorded]) -> Result<()> {
+    steps.iter().try_for_each(|step| record(block, run, step))?;
+    run.kept = run.steps;
+    make::stage_run(block, run)
+}
+
+/// Stages that the run which follows one by itself keeps the steps which that one was told to keep: whoever said so said that they are done.
+pub(super) fn keep_on(block: &mut Atomic<'_>, before: &Run, run: &mut Run) -> Result<()> {
+    if before.kept == 0 {
+        return Ok(());
+    }
+    let mut steps = read(block, before.id)?;
+    steps.truncate(usize::try_from(before.kept).unwrap_or(usize::MAX));
+    keep(block, run, &steps)
+}
+
 /// The code asks for another step than the one that is recorded. Nothing is done then: which of the two is right, people must say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
     /// The place of the step, from 0.
     pub number: u32,
-    /// What is recorded there.
+    /// What is recorded there; of an action that the ledger knows as another task, its name and that task.
     pub recorded: (StepKind, Box<str>),
     /// What the code asked for; nothing if it ended there.
     pub asked: Option<(StepKind, Box<str>)>,
@@ -177,7 +197,8 @@ pub struct Step<'a, 'b> {
 
 impl Step<'_, '_> {
     /// Asks for derived work: a job of the class `target`, with these params as its input, under this run. It is made when the step
-    /// commits, once for each target and params in a tree of runs.
+    /// commits, once for each target and params in a tree of runs. If an attempt of the same job before this one asked for it, and it had failed
+    /// or been cancelled when this attempt was made, it is run again in the same commit; what fails for this attempt is not.
     ///
     /// # Errors
     /// `Params` if they have no canonical form, or if the substrate fails.
@@ -219,27 +240,76 @@ impl Runs {
     }
 
     /// Runs a job again whose last run failed, as [`retry`](Runs::retry) does. The new run keeps the steps before this one as if it had
-    /// done them, and has another input if one is given. The step may be the one that failed.
+    /// done them, and has another input if one is given. The step may be the one by which the run failed, which is meant if several have this
+    /// name; else the first of them is. Those that failed just before it are asked for again too. If the new run fails and its class has
+    /// another follow it, that one keeps the same steps.
     ///
     /// # Errors
     /// `NoStep`, and as for [`retry`](Runs::retry).
     pub fn retry_from(&self, run: RunId, name: &str, input: Option<&[u8]>) -> Result<Run> {
         self.atomically(|block| {
             let failed = make::run(block, run)?;
+            make::check_failed(&failed)?;
             let steps = read(block, run)?;
-            let at = steps.iter().position(|step| *step.name == *name);
-            let kept = &steps[..at.ok_or_else(|| RunFault::NoStep(name.into()))?];
-            let job = make::job(block, &failed.job)?;
-            let input = input.map_or(Input::Of(failed.input_of), Input::Own);
-            let mut next = seal::follow(block, self.shared(), &failed, job, input, None)?;
-            for step in kept {
-                record(block, &mut next, step)?;
-            }
-            next.kept = next.steps;
-            make::stage_run(block, &next)?;
-            Ok(next)
+            let kept = before(&steps, name).ok_or_else(|| no_step(name, &steps))?;
+            self.follow_keeping(block, &failed, kept, input)
         })
     }
+
+    /// Runs a job again whose last run failed, as [`retry_from`](Runs::retry_from) does, and keeps all steps that it did: the new run begins
+    /// with what it was in when it failed, crashed, was cancelled or timed out.
+    ///
+    /// # Errors
+    /// As for [`retry`](Runs::retry).
+    pub fn retry_keeping(&self, run: RunId, input: Option<&[u8]>) -> Result<Run> {
+        self.atomically(|block| {
+            let failed = make::run(block, run)?;
+            make::check_failed(&failed)?;
+            let steps = read(block, run)?;
+            self.follow_keeping(block, &failed, until_failures(&steps), input)
+        })
+    }
+
+    fn follow_keeping(
+        &self,
+        block: &mut Atomic<'_>,
+        failed: &Run,
+        kept: &[Recorded],
+        input: Option<&[u8]>,
+    ) -> Result<Run> {
+        let job = make::job(block, &failed.job)?;
+        let input = input.map_or(Input::Of(failed.input_of), Input::Own);
+        let mut next = seal::follow(block, self.shared(), failed, job, input, None)?;
+        keep(block, &mut next, kept)?;
+        Ok(next)
+    }
+}
+
+/// The steps that are kept by a retry from the step of this name, if there is one.
+fn before<'a>(steps: &'a [Recorded], name: &str) -> Option<&'a [Recorded]> {
+    // Of steps with one name that by which the run failed is meant, else the first. A failure that the code went on after is neither.
+    let is_named =
+        |step: &Recorded, is_failed: bool| *step.name == *name && (step.kind == StepKind::Failed) == is_failed;
+    let at = match steps.last() {
+        Some(last) if is_named(last, true) => steps.len() - 1,
+        _ => steps.iter().position(|step| is_named(step, false))?,
+    };
+    Some(until_failures(&steps[..at]))
+}
+
+/// Steps without those that failed last: these are why the next one was asked for. One further back stays: the steps after it would not be in their
+/// places.
+fn until_failures(steps: &[Recorded]) -> &[Recorded] {
+    let kept = steps.iter().rposition(|step| step.kind != StepKind::Failed).map_or(0, |last| last + 1);
+    &steps[..kept]
+}
+
+/// How many steps are named to who asked for one that is not there.
+const NAMED_MAX: usize = 20;
+
+fn no_step(name: &str, steps: &[Recorded]) -> RunFault {
+    let recorded = steps.iter().take(NAMED_MAX).map(|step| step.name.clone()).collect();
+    RunFault::NoStep { name: name.into(), recorded, more: steps.len().saturating_sub(NAMED_MAX) }
 }
 
 #[cfg(test)]

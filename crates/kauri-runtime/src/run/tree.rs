@@ -89,6 +89,7 @@ fn run_json(run: &Run) -> Json {
         "ran_ms": ran_ms,
         "events": run.events,
         "steps": run.steps,
+        "kept": run.kept,
     })
 }
 

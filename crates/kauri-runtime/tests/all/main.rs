@@ -23,6 +23,7 @@ mod restores;
 mod retention;
 mod run_jobs;
 mod run_order;
+mod run_resumes;
 mod run_scripts;
 mod run_steps;
 mod runs;

@@ -15,11 +15,11 @@ use kauri_wire::{RunId, Timestamp};
 
 use crate::runs::{CREW, crew, setup, setup_with, submit, well};
 
-const COUNTS: Table<str, u64> = Table::new("counts");
-const DONE: Outcome = Outcome::Success { skipped: false };
+pub(crate) const COUNTS: Table<str, u64> = Table::new("counts");
+pub(crate) const DONE: Outcome = Outcome::Success { skipped: false };
 
 /// A step that counts under its name how often it was done.
-fn count(run: &mut LiveRun, name: &str) -> Result<u64, Halt> {
+pub(crate) fn count(run: &mut LiveRun, name: &str) -> Result<u64, Halt> {
     let result = run.step(name, |step| {
         let count = step.get(&COUNTS, name)?.unwrap_or(0) + 1;
         step.put(&COUNTS, name, count)?;
@@ -28,7 +28,7 @@ fn count(run: &mut LiveRun, name: &str) -> Result<u64, Halt> {
     Ok(u64::from_le_bytes(result.try_into().expect("eight bytes")))
 }
 
-fn resuming() -> Class {
+pub(crate) fn resuming() -> Class {
     Class { takeover: Takeover::Resume, ..Class::new(CREW) }
 }
 
@@ -83,7 +83,9 @@ fn a_step_that_fails_leaves_nothing_and_what_it_read_is_validated() {
     let good = setup.runtime.read(|view| view.get(&COUNTS, "good")).unwrap();
     let bad = setup.runtime.read(|view| view.get(&COUNTS, "bad")).unwrap();
     assert_eq!((good, bad, passes.load(Ordering::Relaxed)), (Some(8), None, 2));
-    assert_eq!(runs.run(run).unwrap().steps, 1);
+    let steps: Vec<_> = runs.steps(run).unwrap().into_iter().map(|step| (step.kind, step.result)).collect();
+    // That it failed keeps its place, because the code went on after it.
+    assert_eq!(steps, [(StepKind::Failed, b"no".to_vec()), (StepKind::Work, Vec::new())]);
 }
 
 #[test]
@@ -270,7 +272,7 @@ fn a_retry_from_a_step_keeps_the_steps_before_it_and_has_the_input_it_was_given(
         well(live)
     };
     crew(&setup, code).drain().unwrap();
-    assert!(matches!(runs.retry_from(run, "c", None), Err(Error::Run(RunFault::NoStep(_)))));
+    assert!(matches!(runs.retry_from(run, "c", None), Err(Error::Run(RunFault::NoStep { .. }))));
     let next = runs.retry_from(run, "b", Some(b"good")).unwrap();
     assert_eq!((next.kept, next.steps, next.parent(), next.attempt()), (1, 1, Some(run), 2));
     crew(&setup, code).drain().unwrap();
@@ -306,7 +308,7 @@ fn a_retry_may_begin_with_the_step_that_failed_and_keeps_all_before_it() {
     let again = runs.retry_from(shipped, "ship", None).unwrap();
     assert_eq!((again.kept, again.steps), (2, 2));
     // A failure that the code went on after is not what the run failed by.
-    assert!(matches!(runs.retry_from(swallowed, "ship", None), Err(Error::Run(RunFault::NoStep(_)))));
+    assert!(matches!(runs.retry_from(swallowed, "ship", None), Err(Error::Run(RunFault::NoStep { .. }))));
     let filter = Filter { tag: None, ..Filter::of("work") };
     let many = runs.retry_all(&filter, Some("tell"), None, 9).unwrap();
     assert_eq!(many.iter().map(|run| (run.parent(), run.kept)).collect::<Vec<_>>(), [(Some(swallowed), 2)]);

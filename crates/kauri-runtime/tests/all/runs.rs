@@ -202,7 +202,7 @@ fn whoever_was_silent_for_too_long_loses_the_run_and_what_it_says_is_refused_and
     slow.drain().unwrap();
     let sealed = runs.run(run).unwrap();
     assert_eq!((sealed.outcome(), sealed.events), (Some(Outcome::ExecutorCrash), 1));
-    assert_eq!(runs.refused(run).unwrap(), 3);
+    assert_eq!(runs.refused(run).unwrap(), 4, "and its end");
     assert!(runs.verify(run).unwrap());
 }
 

@@ -28,22 +28,30 @@ enum Entry {
 
 /// A ledger in memory.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub(crate) struct Book {
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    tasks: Arc<Mutex<BTreeMap<String, String>>>,
+}
 
 impl Book {
     fn set(&self, id: &str, entry: Entry) {
-        self.0.lock().unwrap().insert(id.to_owned(), entry);
+        self.entries.lock().unwrap().insert(id.to_owned(), entry);
     }
 }
 
 impl ActionLedger for Book {
     fn begin(&self, asked: &AskedAction<'_>) -> Result<ActionStanding, ActionTrouble> {
-        let found = self.0.lock().unwrap().get(asked.id).cloned();
+        let found = self.entries.lock().unwrap().get(asked.id).cloned();
+        let task = self.tasks.lock().unwrap().get(asked.id).cloned();
         Ok(match found {
+            Some(Entry::Done(_)) if task.as_ref().is_some_and(|task| task != asked.task) => {
+                ActionStanding::Other(task.unwrap().into())
+            }
             Some(Entry::Done(result)) => ActionStanding::Done(result),
             Some(Entry::Begun) => ActionStanding::InDoubt,
             Some(Entry::Again) | None => {
                 self.set(asked.id, Entry::Begun);
+                self.tasks.lock().unwrap().insert(asked.id.to_owned(), asked.task.to_owned());
                 ActionStanding::Begun(Box::new(Line { book: self.clone(), id: asked.id.to_owned() }))
             }
         })

@@ -85,7 +85,9 @@ impl From<Error> for Fault {
             Error::Run(RunFault::NoRun(run)) => missing(format!("there is no run {run}")),
             Error::Run(RunFault::NoJob(job)) => missing(format!("there is no job {job}")),
             Error::Run(RunFault::NoClass(class)) => missing(format!("there is no class {class:?}")),
-            Error::Run(RunFault::NoStep(step)) => missing(format!("the run has no step {step:?}")),
+            Error::Run(RunFault::NoStep { name, recorded, .. }) => {
+                missing(format!("the run has no step {name:?}; it recorded {recorded:?}"))
+            }
             Error::Run(RunFault::Name { .. }) | Error::Limit { .. } => Self::new(Code::Bad, error.to_string()),
             Error::Run(_) => Self::new(Code::Refused, error.to_string()),
             _ => Self::new(Code::Failed, error.to_string()),

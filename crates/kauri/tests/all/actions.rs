@@ -108,7 +108,7 @@ impl Life {
         let sell = move |live: &mut LiveRun| {
             live.step("price", |_| Ok(b"12".to_vec()))?;
             let receipt = live.action("charge", "charge the card", |id| {
-                assert!(id.contains("#1:charge"), "{id}");
+                assert!(id.contains("#0:charge"), "{id}");
                 done.fetch_add(1, Ordering::Relaxed);
                 match crash {
                     Crash::AfterEffect => Err(Failure::Runtime(kauri::runtime::Error::Stopped)),
@@ -127,7 +127,7 @@ impl Life {
 }
 
 fn id(job: &JobId) -> String {
-    format!("{job}#1:charge")
+    format!("{job}#0:charge")
 }
 
 /// Crashes there, opens everything again, and goes on until nothing is left to do: how often it was done, and the last life.
@@ -221,7 +221,25 @@ fn action_that_failed_is_tried_anew_by_the_next_attempt_and_one_that_was_done_is
     assert_eq!(life.runs().job(&job).expect("there").outcome, Some(Outcome::Success { skipped: false }));
     assert_eq!(*told.lock().unwrap(), ["mail 1", "charge 1", "charge 2"]);
     let status = |id: String| life.ledger.action(&id).expect("read").map(|row| row.status);
-    assert_eq!(status(format!("{job}#1:charge")), Some(Status::Failed));
-    assert_eq!(status(format!("{job}#1:charge~2")), Some(Status::Completed));
+    assert_eq!(status(format!("{job}#0:charge")), Some(Status::Failed));
+    assert_eq!(status(format!("{job}#0:charge~2")), Some(Status::Completed));
     assert!(life.ledger.check().expect("checked").is_empty());
+}
+
+#[test]
+fn action_that_was_done_as_another_task_is_not_answered_with_its_result() {
+    let scratch = Scratch::new("act-other");
+    let life = Life::new(&scratch, Crash::Never);
+    let sell = |live: &mut LiveRun| {
+        // What is secret is not in the ledger, and makes no difference.
+        let task = format!("charge {} with password=secret", live.run().attempt().max(2));
+        live.action("charge", &task, |_| Ok(Vec::new()))?;
+        let task = format!("mail {}", live.run().attempt());
+        live.action("mail", &task, |_| Ok(Vec::new()))?;
+        Err::<Ending, Halt>(Halt::Failed("no".into()))
+    };
+    let job = life.runs().submit(&Submission::new("sale", "")).expect("submitted").job;
+    life.runtime.run_worker(CREW, Policy::default(), sell).drain().expect("driven");
+    let outcomes: Vec<_> = life.runs().attempts(&job).expect("there").iter().map(Run::outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::ScriptError), Some(Outcome::VersionMismatch)]);
 }

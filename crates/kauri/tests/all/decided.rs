@@ -15,7 +15,9 @@ use serde_json::json;
 use crate::homes::{CRAWLER, Scratch};
 use crate::instances::{HELLO, Up, home, objects, on, show};
 
-const ACTION: &str = "sale-1#0:charge";
+/// The run of the sale, and the action that it was in the middle of.
+const RUN: &str = "01999999-0000-7000-8000-000000000007";
+const ACTION: &str = "sale-1@01999999-0000-7000-8000-000000000007#0:charge";
 
 /// A home in which a run of the class `hello` waits, because its action was begun and has no end: the run.
 fn in_doubt(name: &str) -> (Scratch, String) {
@@ -33,9 +35,10 @@ fn in_doubt(name: &str) -> (Scratch, String) {
     let runs = runtime.runs();
     runs.define("hello", &Class { retry: Retry::never(), ..Class::new(CRAWLER) }).expect("defined");
     let sale = Submission::new("hello", r#""twelve apples""#).job_id(JobId::new("sale-1").expect("an id"));
+    let sale = sale.run_id(RUN.parse().expect("a run's id"));
     let run = runs.submit(&sale).expect("submitted").run;
     let charge = |live: &mut LiveRun| {
-        live.action("charge", "charge the card", |_| panic!("nobody knows whether it was charged"))?;
+        live.action("charge", "pay the bill", |_| panic!("nobody knows whether it was charged"))?;
         Ok::<_, Halt>(Ending::success(live.now().wall, Map::EMPTY))
     };
     runtime.run_worker(CRAWLER, Policy::default(), charge).drain().expect("driven");

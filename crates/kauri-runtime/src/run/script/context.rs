@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub struct Context {
     pub(crate) held: Option<Arc<dyn Held>>,
     pub(crate) files: Option<Files>,
     pub(crate) steps: Option<Arc<dyn Steps>>,
+    /// Whether the call is in the middle of a step.
+    pub(crate) is_in_step: Arc<AtomicBool>,
 }
 
 impl Context {

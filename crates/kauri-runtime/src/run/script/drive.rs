@@ -238,6 +238,7 @@ impl<'a> Drive<'a> {
             held: self.held.clone(),
             files: self.plan.files.clone(),
             steps: self.plan.steps.clone(),
+            is_in_step: Arc::default(),
         };
         let executor = &mut *self.executor;
         taken(guarded(|| executor.call(call, &cx)))

@@ -9,6 +9,7 @@
 //! work is committed with its step.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kauri_wire::pack::Map;
 use kauri_wire::{JobId, RunId, Timestamp};
@@ -30,6 +31,10 @@ pub trait Steps: Send + Sync {
     /// # Errors
     /// If the run does not go on here.
     fn record(&self, name: &str, result: &[u8]) -> Result<(), StepsError>;
+
+    /// Says why the step failed that was asked for last. If the script asks for another, that is recorded, and whoever recalls the step is
+    /// told so again.
+    fn failed(&self, _why: &str) {}
 
     /// Waits until a moment.
     ///
@@ -122,11 +127,38 @@ impl From<StepsError> for ScriptError {
         let error_type = match error {
             StepsError::Diverged(_) => "divergence",
             StepsError::Parked => "parked",
-            StepsError::Failed(_) => "script_error",
+            StepsError::Failed(words) => return failed_before(&words),
             StepsError::Stopped(_) => "stopped",
         };
         Self::new(error.to_string()).of_type(error_type)
     }
+}
+
+/// That a script is in the middle of a step, as long as it is there.
+struct InStep<'a>(&'a AtomicBool);
+
+impl<'a> InStep<'a> {
+    fn new(is_in_step: &'a AtomicBool) -> Self {
+        is_in_step.store(true, Ordering::SeqCst);
+        Self(is_in_step)
+    }
+}
+
+impl Drop for InStep<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// How it is recorded that a step of a script failed: the error's class, a byte 0, and what it says.
+fn words(error: &ScriptError) -> String {
+    format!("{}\0{}", error.error_type, error.message)
+}
+
+/// The error that was recorded so; words of somebody else have no class.
+fn failed_before(words: &str) -> ScriptError {
+    let (class, message) = words.split_once('\0').unwrap_or(("", words));
+    ScriptError::new(message).of_type(class)
 }
 
 /// Why an action of a script has no result. Any error that a script may fail with says that nothing was done.
@@ -147,14 +179,15 @@ impl<E: Into<ScriptError>> From<E> for ActionError {
 impl Context {
     /// Does a piece of work, once: what it answers is recorded. If it is recorded already, because the run goes on after a crash or a wait,
     /// or keeps steps of the run that it retries, that is answered and nothing is done. Steps are asked for one after the other, in an order
-    /// that follows from the job alone.
+    /// that follows from the job alone; one that is asked for inside of another is refused.
     ///
     /// A crash between the work and its record means that it is done again: what happens outside is an [action](Self::action). Events that
     /// the work says are committed as all others, not with its record: after such a crash they are said again, and else once.
     ///
     /// # Errors
-    /// What the work answers, and then nothing is recorded; if another step is recorded in this place; if the run does not go on here, or
-    /// its steps are recorded nowhere.
+    /// What the work answers: if the script asks for another step all the same, that is recorded, and this one fails again, with the same class
+    /// and words, whenever the run goes on. If another step is recorded in this place; if the run does not go on here, or its steps are recorded
+    /// nowhere.
     pub fn step(
         &self,
         name: &str,
@@ -164,7 +197,9 @@ impl Context {
         if let Some(result) = steps.recall(name)? {
             return Ok(result);
         }
-        let result = work()?;
+        let in_step = InStep::new(&self.is_in_step);
+        let result = work().inspect_err(|error| steps.failed(&words(error)))?;
+        drop(in_step);
         steps.record(name, &result)?;
         Ok(result)
     }
@@ -239,7 +274,8 @@ impl Context {
     }
 
     /// Asks for derived work in a step of this name: a job of the class `target`, with these params as its input. It is made with the
-    /// commit that records the step, once for each target and params in a tree of runs: its first run.
+    /// commit that records the step, once for each target and params in a tree of runs: its first run. If an attempt of the same job before this
+    /// one asked for it, and it had failed or been cancelled when this attempt was made, it is run again; what fails for this attempt is not.
     ///
     /// # Errors
     /// If no job is made, and as for [`step`](Self::step).
@@ -263,13 +299,21 @@ impl Context {
             BeganAction::Done(result) => return Ok(result),
             BeganAction::Begun(id) => id,
         };
-        let (end, answer) = match work(&id) {
+        let in_step = InStep::new(&self.is_in_step);
+        let worked = work(&id);
+        drop(in_step);
+        let (end, answer) = match worked {
             Ok(result) => (ActionEnd::Done(result.clone()), Ok(result)),
             Err(ActionError::NotDone(error)) => (ActionEnd::NotDone(error.to_string()), Err(error)),
             Err(ActionError::InDoubt) => (ActionEnd::InDoubt, Err(StepsError::Parked.into())),
         };
+        let is_failed = matches!(end, ActionEnd::NotDone(_));
         self.unless_parked(steps.end_action(name, end))?;
-        answer
+        answer.inspect_err(|error| {
+            if is_failed {
+                steps.failed(&words(error));
+            }
+        })
     }
 
     fn wait<T>(&self, wait: impl FnOnce(&dyn Steps) -> Result<T, StepsError>) -> Result<T, ScriptError> {
@@ -306,6 +350,11 @@ impl Context {
 
     fn steps(&self) -> Result<&dyn Steps, ScriptError> {
         self.emitter.check()?;
+        if self.is_in_step.load(Ordering::SeqCst) {
+            return Err(ScriptError::new(
+                "expected one step after the other, found one that is asked for inside of another",
+            ));
+        }
         self.steps.as_deref().ok_or_else(|| ScriptError::new("the steps of this run are recorded nowhere"))
     }
 }
