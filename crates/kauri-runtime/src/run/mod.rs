@@ -43,6 +43,7 @@
 
 mod action;
 mod artifact;
+mod begin;
 mod class;
 mod codec;
 mod collect;

@@ -386,7 +386,7 @@ impl Runs {
     fn recover_one(&self, id: RunId) -> Result<Option<Outcome>> {
         self.atomically(|block| {
             let run = make::run(block, id)?;
-            super::drive::take_over(block, self.shared(), run)?;
+            super::begin::take_over(block, self.shared(), run)?;
             Ok(make::run(block, id)?.outcome())
         })
     }
