@@ -226,8 +226,14 @@ fn wait(runs: &Runs, args: &Value) -> Answer {
 
 fn retry(runs: &Runs, args: &Value) -> Answer {
     let (id, input) = (run_id(args)?, input(args));
+    let keeps_all = args.get("keep_steps").and_then(Value::as_bool) == Some(true);
     let run: Run = match text(args, "from_step")? {
+        Some(_) if keeps_all => {
+            let words = "expected `from_step` or `keep_steps`, found both: either some steps are kept, or all";
+            return Err(Fault::new(Code::Bad, words.to_owned()));
+        }
         Some(step) => runs.retry_from(id, step, input.as_deref())?,
+        None if keeps_all => runs.retry_keeping(id, input.as_deref())?,
         None => runs.retry_with(id, input.as_deref())?,
     };
     Ok(run_json(&run))

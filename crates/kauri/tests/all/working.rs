@@ -10,6 +10,7 @@ use kauri::runtime::substrate::TreeSubstrate;
 use kauri::runtime::{Policy, Runtime};
 use kauri::tree::Options;
 use kauri::tree::disk::OsDisk;
+use kauri::wire::pack::Map;
 use kauri::wire::{RunId, Timestamp, WorkerId};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -172,6 +173,31 @@ fn a_run_is_retried_from_one_of_its_steps() {
     let output = on(&home, &["runs", "retry", &run, "--from-step", "parse", "--json"]);
     let retried = objects(&output.stdout).remove(0);
     assert_eq!((&retried["attempt"], &retried["steps"], &retried["state"]), (&json!(2), &json!(1), &json!("pending")));
+}
+
+#[test]
+fn a_run_is_retried_with_all_that_its_steps_recorded() {
+    let home = Scratch::filled("work-keep-steps");
+    let runtime = home.runtime();
+    let runs = runtime.runs();
+    runs.define("steps", &Class { retry: Retry::never(), ..Class::new(CRAWLER) }).expect("defined");
+    let run = runs.submit(&Submission::new("steps", "")).expect("submitted").run.to_string();
+    let waits = |run: &mut LiveRun| -> Result<Ending, Halt> {
+        run.step("fetch", |_| Ok(b"page".to_vec()))?;
+        run.wait_for_signal("approved").map(|_| Ending::success(run.now().wall, Map::EMPTY))
+    };
+    runtime.run_worker(CRAWLER, Policy::default(), waits).drain().expect("driven");
+    drop((runs, runtime));
+    assert_eq!(on(&home, &["runs", "cancel", &run]).status.code(), Some(0));
+    assert_eq!(show(&home, &run)["state"], "cancelled");
+    // What has not come is no step yet: so it has no name to be retried from.
+    let refused = on(&home, &["runs", "retry", &run, "--from-step", "approved"]);
+    let words = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!((refused.status.code(), words.contains("it recorded [\"fetch\"]")), (Some(1), true), "{words}");
+    assert_eq!(on(&home, &["runs", "retry", &run, "--keep-steps", "--from-step", "fetch"]).status.code(), Some(2));
+    let output = on(&home, &["runs", "retry", &run, "--keep-steps", "--json"]);
+    let retried = objects(&output.stdout).remove(0);
+    assert_eq!((&retried["attempt"], &retried["steps"], &retried["kept"]), (&json!(2), &json!(1), &json!(1)));
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub(super) struct RetryArgs {
     /// With what its steps before this one recorded
     #[arg(long, value_name = "NAME")]
     from_step: Option<String>,
+    /// With what all its steps recorded: it begins with what it was in when it ended
+    #[arg(long, conflicts_with_all = ["from_step", "class"])]
+    keep_steps: bool,
     /// With another input: JSON (null is one, too), @FILE, or - for standard input; with the same without it
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
@@ -88,7 +91,8 @@ pub(super) fn retry(home: &HomeArgs, args: &RetryArgs, json: bool, out: &mut imp
     let (reach, made) = match (args.run, &args.class) {
         (Some(run), _) => {
             let mut reach = reach(home, run, json, out)?;
-            let wish = json!({ "run_id": run.to_string(), "from_step": args.from_step });
+            let (from_step, keep_steps) = (&args.from_step, args.keep_steps);
+            let wish = json!({ "run_id": run.to_string(), "from_step": from_step, "keep_steps": keep_steps });
             let made = reach.ask_or_say("retry", &with_input(wish, input), json, out)?;
             (reach, vec![made])
         }
