@@ -108,7 +108,7 @@ fn run_that_waited_for_its_turn_until_somebody_took_it_over_is_not_driven() {
         begins.send(()).unwrap();
         ends.recv_timeout(Duration::from_secs(60)).unwrap();
     });
-    let policy = Policy { lease: Duration::from_millis(5), ..Policy::default() };
+    let policy = Policy { lease: Duration::from_millis(100), ..Policy::default() };
     let pool = Pool::start_on(1, vec![slow, crew.worker(1, policy.clone(), |_| ())]).unwrap();
     // When the first is driven, both have begun. Somebody else finds that the second is silent for too long, ends it and drives its retry.
     begun.recv().unwrap();
