@@ -18,6 +18,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use kauri_wire::pack::Map;
+use kauri_wire::run::{Event, EventType};
 use kauri_wire::{RunId, Timestamp};
 
 use super::codec::{Reader, Writer};
@@ -28,6 +29,7 @@ use super::outcome::State;
 use super::row::Run;
 use super::runs::Runs;
 use super::seal;
+use super::sink::EventDraft;
 use crate::atomic::Atomic;
 use crate::error::{Error, Result};
 use crate::read::Read;
@@ -204,6 +206,21 @@ impl Step<'_, '_> {
     /// `Params` if they have no canonical form, or if the substrate fails.
     pub fn enqueue(&mut self, target: &str, params: Map<'_>) -> Result<Enqueued> {
         fan_out::say_and_enqueue(self.block, self.shared, self.run, target, params)
+    }
+
+    /// Says something in the commit of the step: so it stands in the run's stream once, whatever conflicts, crashes and waits there are, where
+    /// what is said outside of steps is said again each time the run begins anew. If the step fails, it was not said.
+    ///
+    /// # Errors
+    /// `Event` if it cannot be said here: the end of a run is its driver's to say, and derived work is [`enqueue`](Self::enqueue)'s; also if its
+    /// payload has too many bytes or levels.
+    pub fn say(&mut self, event: &Event<'_>) -> Result<()> {
+        let draft = EventDraft::new(event, self.block.now().wall.0)?;
+        if draft.kind.is_terminal() || draft.kind == EventType::Enqueue {
+            let words = format!("expected an event that a step can say, found {}", draft.kind);
+            return Err(RunFault::Event(words.into()).into());
+        }
+        fan_out::say(self.block, self.run, &draft)
     }
 }
 

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kauri_runtime::run::{
-    Class, Enqueued, FanOut, Filter, Halt, LiveRun, Outcome, Retry, Run, RunFault, State, StepKind, Submission,
-    Takeover,
+    Class, Enqueued, EventSink, FanOut, Filter, Halt, LiveRun, Outcome, Retry, Run, RunFault, State, StepKind,
+    Submission, Takeover,
 };
 use kauri_runtime::{Error, Failure, Policy, Read, Write};
 use kauri_tree::Table;
 use kauri_wire::pack::MapBuf;
+use kauri_wire::run::{Event, EventType};
 use kauri_wire::{RunId, Timestamp};
 
-use crate::runs::{CREW, crew, setup, setup_with, submit, well};
+use crate::runs::{CREW, crew, log, setup, setup_with, submit, well};
 
 pub(crate) const COUNTS: Table<str, u64> = Table::new("counts");
 pub(crate) const DONE: Outcome = Outcome::Success { skipped: false };
@@ -178,6 +179,49 @@ fn run_in_a_storm_of_conflicts_keeps_its_lease_and_does_its_step_once() {
     assert_eq!((found.outcome(), found.claims, passes.load(Ordering::Relaxed)), (Some(DONE), 1, 96));
     assert_eq!(setup.runtime.read(|view| view.get(&COUNTS, "hot")).unwrap(), Some(1095));
     assert!(setup.runtime.now().mono.since(start) > Policy::default().lease, "it took longer than one lease");
+}
+
+#[test]
+fn what_a_step_says_is_said_once_whatever_conflicts_waits_and_failures_there_are() {
+    let (setup, runs) = setup_with(&resuming());
+    let run = submit(&runs).run;
+    let (others, passes) = (setup.runtime.clone(), Arc::new(AtomicU32::new(0)));
+    let item = |step: &mut kauri_runtime::run::Step<'_, '_>, what: &str| {
+        step.say(&Event::Item { item_type: what, data: MapBuf::new().view() })
+    };
+    let mut worker = crew(&setup, move |live| {
+        live.append(&[log("outside")])?;
+        live.step("sell", |step| {
+            item(step, "sold")?;
+            let count = step.get(&COUNTS, "hot")?.unwrap_or(0);
+            if passes.fetch_add(1, Ordering::Relaxed) == 0 {
+                others.atomic(|block| block.put(&COUNTS, "hot", count + 1))?;
+            }
+            Ok(Vec::new())
+        })?;
+        let failed = live.step("ship", |step| {
+            item(step, "shipped")?;
+            Err(Failure::fatal("no ship"))
+        });
+        assert!(matches!(failed, Err(Halt::Failed(_))));
+        for refused in [
+            Event::RunComplete { summary: None },
+            Event::Enqueue { target: "a", params: MapBuf::new().view(), source: None, category: None },
+        ] {
+            let words =
+                live.step("refused", |step| Ok(step.say(&refused).map(|()| Vec::new())?)).unwrap_err().to_string();
+            assert!(words.contains("expected an event that a step can say, found"), "{words}");
+        }
+        live.wait_for_signal("go")?;
+        well(live)
+    });
+    worker.drain().unwrap();
+    runs.signal(run, "go", b"").unwrap();
+    worker.drain().unwrap();
+    assert_eq!(runs.run(run).unwrap().outcome(), Some(DONE));
+    let said: Vec<EventType> = runs.events(run, 1, 100).unwrap().iter().map(|event| event.kind).collect();
+    assert_eq!(said, [EventType::Log, EventType::Item, EventType::Log, EventType::RunComplete]);
+    assert!(runs.verify(run).unwrap());
 }
 
 #[test]
