@@ -134,13 +134,17 @@ fn kept_pages(state: &State) -> Result<BTreeMap<u32, Keeping>> {
     Ok(pages)
 }
 
-/// Checks the trees of each pin: its pages are those of the newest version, or kept for it or for a newer one; and what is kept for it,
-/// it sees.
+/// Checks the trees of each pin: its pages are those of the newest version, or kept for it or for a newer one; and what is kept for it, or is
+/// in use since before it, it sees.
 fn verify_pins(state: &State, live: &BTreeSet<u32>, kept: &BTreeMap<u32, Keeping>) -> Result<()> {
     let mut unreached: BTreeMap<u32, Stamp> = kept
         .iter()
         .filter(|(_, keeping)| keeping.birth > Stamp::FIRST)
         .map(|(page, keeping)| (*page, keeping.pin))
+        .collect();
+    let births: Vec<(u32, Stamp)> = live
+        .iter()
+        .filter_map(|page| Some((*page, state.pager.birth(*page).filter(|birth| *birth > Stamp::FIRST)?)))
         .collect();
     for pinned in state.catalog.pins().values() {
         let mut reached = BTreeSet::new();
@@ -148,6 +152,16 @@ fn verify_pins(state: &State, live: &BTreeSet<u32>, kept: &BTreeMap<u32, Keeping
             verify_table(state, types, root, &mut reached)?;
         }
         verify_tree(state, pinned.root(), &mut reached)?;
+        // Else it would be kept for a pin that does not see it, when it dies.
+        if let Some((page, birth)) =
+            births.iter().find(|(page, birth)| *birth <= pinned.version && !reached.contains(page))
+        {
+            return Err(corrupt(
+                *page,
+                "a page in use that was born after the pins that do not see it",
+                birth.number(),
+            ));
+        }
         for page in reached {
             let keeps = |keeping: &Keeping| keeping.birth <= pinned.version && pinned.version <= keeping.pin;
             if !kept.get(&page).map_or(live.contains(&page), keeps) {
