@@ -155,7 +155,7 @@ command = ["sh", "-c", "read job; echo got \"$job\"; echo \"$KAURI_ATTEMPT $KAUR
 /// Runs until a file is there, the first time; a second attempt ends at once.
 pub(crate) const SLOW: &str = r#"
 [job.slow]
-command = ["sh", "-c", "echo pid $$; if [ $KAURI_ATTEMPT = 1 ]; then while [ ! -e go ]; do sleep 0.05; done; fi; echo done"]
+command = ["sh", "-c", "echo pid $$; if [ $KAURI_ATTEMPT = 1 ]; then for n in $(seq 1200); do [ -e go ] && break; sleep 0.05; done; fi; echo done"]
 retry = { attempts = 2, pause = "1ms" }
 "#;
 

@@ -12,7 +12,7 @@ fn shop(fan_out: &str) -> String {
     let fan = [program().to_str().expect("text"), "fan", "slow", "broken"].map(str::to_owned);
     format!(
         "[job.shop]\ncommand = {fan:?}\nprotocol = \"frames\"\n{fan_out}\n\
-         [job.slow]\ncommand = [\"sh\", \"-c\", \"while [ ! -e go ]; do sleep 0.05; done\"]\n\
+         [job.slow]\ncommand = [\"sh\", \"-c\", \"for n in $(seq 1200); do [ -e go ] && break; sleep 0.05; done\"]\n\
          [job.broken]\ncommand = [\"sh\", \"-c\", \"echo no bread >&2; exit 3\"]\nretry = {{ attempts = 1 }}\n"
     )
 }
